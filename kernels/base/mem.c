@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "kernels/base/mem.h"
 
 #include <stdint.h>
