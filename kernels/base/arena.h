@@ -1,0 +1,36 @@
+/* The size table: every big buffer of a run is declared by name and size, then all are allocated at once.
+ *
+ * Reserving costs nothing, so `pawl plan` reserves what `pawl train` would and prints the table: plan and run cannot disagree.
+ * Buffers are 64-byte aligned and start zeroed. Nothing is allocated in a step. */
+#ifndef PAWL_BASE_ARENA_H
+#define PAWL_BASE_ARENA_H
+
+#include "kernels/base/err.h"
+
+#include <stddef.h>
+
+#define ARENA_MAX_SEGMENTS 256
+
+struct arena_segment {
+    const char *name; /* static text: "activations", "optimizer"; several buffers may share one, plan adds them up */
+    size_t bytes;
+    void *ptr;        /* address of the pointer that arena_alloc sets */
+};
+
+struct arena {
+    struct arena_segment seg[ARENA_MAX_SEGMENTS];
+    int nseg;
+    void *base;
+    size_t bytes; /* of the whole allocation */
+};
+
+/* Declares a buffer; *ptr is set when the arena is allocated and must stay where it is until then. */
+void arena_reserve(struct arena *a, const char *name, size_t bytes, void *ptr);
+/* Bytes that the reservations so far need, alignment included. */
+size_t arena_bytes(const struct arena *a);
+/* Allocates from alloc(ctx, bytes), which returns zeroed memory or NULL (then PAWL_ENOMEM names the largest segment); NULL alloc: host memory, huge pages advised. */
+enum pawl_status arena_alloc(struct arena *a, void *(*alloc)(void *ctx, size_t bytes), void *ctx, struct err *err);
+/* Frees host memory (alloc was NULL) and zeroes the table. */
+void arena_free(struct arena *a);
+
+#endif

@@ -1,0 +1,35 @@
+/* A device and the backend that runs on it. Nothing above kernels/ and dist/ knows which one it is. */
+#ifndef PAWL_DEV_H
+#define PAWL_DEV_H
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ops;
+
+/* The largest shapes that a run will ask for; a backend sizes its scratch by them. */
+struct dev_shapes {
+    int T;                   /* tokens of a micro-batch */
+    int C, F, H, G, D;       /* hidden, feed-forward, query heads, key/value heads, head size */
+    int64_t V;               /* vocabulary */
+    int r;                   /* LoRA rank, 0: none */
+};
+
+struct dev {
+    const struct ops *ops;
+    const char *name;  /* "cpu/avx512bf16", "ref", "cuda:0 NVIDIA H200": enough to say whether another device rounds alike */
+    enum dtype act;    /* element of an activation and of an operand copy: DTYPE_BF16 or DTYPE_F32 */
+    int threads;
+    void *scratch;     /* ops->scratch_bytes(shapes) bytes, given by the owner through its size table before the first call */
+    size_t scratch_bytes;
+};
+
+/* device: "auto", "cpu", "ref" (the scalar oracle, fp32 only), "cuda", "cuda:1". act: DTYPE_BF16 or DTYPE_F32. threads 0: all cores of this process.
+ * PAWL_ISA=portable|avx2|avx512|avx512bf16 forces the instruction set of the CPU backend; one that this CPU lacks is an error. */
+enum pawl_status dev_open(struct dev **out, const char *device, enum dtype act, int threads, struct err *err);
+void dev_close(struct dev *dev); /* NULL is allowed */
+
+#endif
