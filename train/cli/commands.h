@@ -1,0 +1,7 @@
+/* One function a command, each in train/cli/NAME.c; the table is in main.c. */
+#ifndef PAWL_CLI_COMMANDS_H
+#define PAWL_CLI_COMMANDS_H
+
+int cmd_doctor(int argc, char **argv);
+
+#endif

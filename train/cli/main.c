@@ -1,0 +1,22 @@
+#include "train/cli/cli.h"
+#include "train/cli/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct cli_command commands[] = {
+    {"doctor", cmd_doctor, "what this machine has: devices, instruction sets, libraries, disk, memory"},
+    {0},
+};
+
+static const char about[] = "Fine-tune language models with LoRA and QLoRA on machines that may be taken away at any second.\n"
+                            "Exit codes: 0 done, 1 failed, 2 misuse, 3 another process trains there, 75 stopped early and durable: start again.";
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "--version")) {
+        printf("pawl %s\n", PAWL_VERSION);
+        return 0;
+    }
+    return cli_dispatch("pawl", about, commands, argc, argv);
+}
