@@ -40,10 +40,16 @@ struct linear_term {
     struct dropout drop;
 };
 
+/* The factors of one step of AdamW, each computed in double and rounded once (optim/adamw.h fills it), so that no backend computes one of its own. */
 struct adamw {
-    float lr, beta1, beta2, eps, weight_decay;
-    double correction1, correction2; /* 1 - beta^step */
-    float clip;                      /* the gradient is multiplied by this first */
+    float clip;      /* the gradient is multiplied by this first */
+    float decay;     /* 1 - lr weight_decay */
+    float rest1;     /* 1 - beta1 */
+    float beta2;
+    float rest2;     /* 1 - beta2 */
+    float root;      /* sqrt(1 - beta2^step) */
+    float eps;
+    float step_size; /* lr / (1 - beta1^step) */
 };
 
 struct ops {
@@ -110,7 +116,9 @@ struct ops {
     void (*add)(struct dev *dev, float *a, const float *b, int64_t n);
     /* out[i] = sum of squares of block i of `block` elements (the last may be short), each in a fixed order. */
     void (*sum_squares)(struct dev *dev, double *out, const float *x, int64_t n, int64_t block);
-    /* One step of AdamW (Loshchilov & Hutter 2019, algorithm 2, in torch.optim.AdamW's order) on n elements: theta, m, v; operand (act) = theta rounded. */
+    /* One step of AdamW (Loshchilov & Hutter 2019, algorithm 2) on n elements of theta, m, v, in torch.optim.AdamW's order, one rounding an operation and no fma, so that
+     * every backend gives the same bits:  g' = clip g;  theta = decay theta;  m = m + rest1 (g' - m);  v = beta2 v + (rest2 g') g';
+     * theta = theta - (step_size m) / (sqrt(v) / root + eps);  operand (act) = theta rounded. */
     void (*adamw)(struct dev *dev, float *theta, act *operand, float *m, float *v, const float *g, int64_t n, const struct adamw *hyper);
     /* operand (act) = theta. */
     void (*round_operand)(struct dev *dev, act *operand, const float *theta, int64_t n);
