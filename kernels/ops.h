@@ -62,14 +62,15 @@ struct ops {
     void (*free)(struct dev *dev, void *p, size_t bytes);
     void (*upload)(struct dev *dev, void *dst, const void *src, size_t bytes);
     void (*download)(struct dev *dev, void *dst, const void *src, size_t bytes);
+    void (*zero)(struct dev *dev, void *p, size_t bytes);
 
     /* y (T, C) = W[ids[t]]. */
     void (*embed)(struct dev *dev, act *y, const struct weight *W, const int32_t *ids, int T);
 
     /* y (n, C) = x / rms(x) * w, rms(x) = sqrt(mean(x^2) + eps), Zhang & Sennrich 2019, eq. 4. w (C) fp32. rstd (n) = 1 / rms is kept where not NULL. y may be x. */
     void (*rmsnorm)(struct dev *dev, act *y, float *rstd, const act *x, const float *w, int64_t n, int C, float eps);
-    /* x += d (n, C), then y = rmsnorm(x): the residual stream and the norm that reads it in one pass. d NULL: as rmsnorm. */
-    void (*add_rmsnorm)(struct dev *dev, act *y, float *rstd, act *x, const act *d, const float *w, int64_t n, int C, float eps);
+    /* sum = x + d (n, C), rounded, then y = rmsnorm(sum): the residual stream and the norm that reads it in one pass. sum may be x or d. */
+    void (*add_rmsnorm)(struct dev *dev, act *y, float *rstd, act *sum, const act *x, const act *d, const float *w, int64_t n, int C, float eps);
     /* dx (n, C) = base + d rmsnorm / dx applied to dy; base NULL: 0. base and dy may be dx. w is frozen. */
     void (*rmsnorm_backward)(struct dev *dev, act *dx, const act *base, const act *dy, const act *x, const float *w, const float *rstd, int64_t n, int C);
 
@@ -102,9 +103,9 @@ struct ops {
     /* dgate, dup from dy, and y = silu(gate) * up once more where y is not NULL. dgate may be gate, dup may be up, y may be dy. */
     void (*swiglu_backward)(struct dev *dev, act *dgate, act *dup, act *y, const act *dy, const act *gate, const act *up, int64_t n);
 
-    /* y[i] = x[index[i]] and its transpose: y (T, C) = 0 but y[index[i]] = x[i]; index ascends. */
-    void (*gather)(struct dev *dev, act *y, const act *x, const int32_t *index, int S, int C);
-    void (*scatter)(struct dev *dev, act *y, const act *x, const int32_t *index, int S, int T, int C);
+    /* y[i] = x[index[i]], and y[index[i]] = x[i] with the other rows of y untouched (indices differ); i < n, rows of C. */
+    void (*gather)(struct dev *dev, act *y, const act *x, const int32_t *index, int n, int C);
+    void (*scatter)(struct dev *dev, act *y, const act *x, const int32_t *index, int n, int C);
 
     /* loss[i] = -log softmax(x[i] W^T)[target[i]] over S rows x (S, C), never holding all logits. dx (S, C) = scale (softmax(..) W - W[target]) where not NULL
      * (dx may be x); argmax (S), the lowest index of the largest logit, where not NULL. */
