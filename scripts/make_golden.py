@@ -11,12 +11,15 @@ Each section is seeded by itself, so making one alone gives the same files. test
 import argparse
 import pathlib
 
+from golden.bnb_model import make_bnb
 from golden.common import quiet_and_deterministic
 from golden.gguf_model import make_gguf
 from golden.models import make_models
 from golden.quant import make_quant
+from golden.runs import make_adamw, make_run, make_schedules
 
-SECTIONS = {"models": make_models, "gguf": make_gguf, "quant": make_quant}
+SECTIONS = {"models": make_models, "gguf": make_gguf, "bnb": make_bnb, "quant": make_quant, "run": make_run, "schedules": make_schedules,
+            "adamw": make_adamw}
 
 
 def main():

@@ -187,14 +187,14 @@ def save_model(model, name, directory):
     tokenizer.save_tokenizer(directory)
 
 
-def save_adapter(peft, directory):
+def save_adapter(peft, directory, base=".."):
     """As PEFT saves one, without its model card."""
     peft.save_pretrained(directory)
     (directory / "README.md").unlink(missing_ok=True)
     path = directory / "adapter_config.json"
     config = json.loads(path.read_text())
     config["target_modules"] = sorted(config["target_modules"])
-    config["base_model_name_or_path"] = ".."
+    config["base_model_name_or_path"] = base
     save_json(path, config)
 
 
