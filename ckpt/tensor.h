@@ -4,6 +4,7 @@
 
 #include "kernels/base/dtype.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,9 @@ static inline int64_t tensor_elements(const struct tensor *t)
     for (int i = 0; i < t->rank; i++) n *= t->shape[i];
     return n;
 }
+
+/* Sets bytes from dtype, rank and shape. False where the last dimension is not whole blocks, or where elements or bytes go beyond 63 bits. */
+bool tensor_measure(struct tensor *t);
 
 /* Writes "(576, 1536)" for messages; returns text. */
 char *tensor_shape_text(char text[192], int rank, const int64_t *shape);
