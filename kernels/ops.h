@@ -121,7 +121,7 @@ struct ops {
      * every backend gives the same bits:  g' = clip g;  theta = decay theta;  m = m + rest1 (g' - m);  v = beta2 v + (rest2 g') g';
      * theta = theta - (step_size m) / (sqrt(v) / root + eps);  operand (act) = theta rounded. */
     void (*adamw)(struct dev *dev, float *theta, act *operand, float *m, float *v, const float *g, int64_t n, const struct adamw *hyper);
-    /* operand (act) = theta. */
+    /* operand (act) = theta; where act is fp32 operand may be theta, here and in adamw. */
     void (*round_operand)(struct dev *dev, act *operand, const float *theta, int64_t n);
 };
 
