@@ -91,17 +91,14 @@ static enum pawl_status take_string(struct cursor *c, struct gguf_string *out)
     return PAWL_OK;
 }
 
-/* Names end up in messages and look-ups: no control characters, so no NUL either. */
 static enum pawl_status take_name(struct cursor *c, const char **out)
 {
     struct gguf_string s;
     enum pawl_status st = take_string(c, &s);
 
     if (st != PAWL_OK) return st;
-    for (size_t i = 0; i < s.len; i++)
-        if ((unsigned char)s.data[i] < 0x20 || s.data[i] == 0x7f)
-            return err_set(c->err, PAWL_EFORMAT, "%s: control character in %s: the file is damaged", c->g->path, c->what);
-    if (s.len == 0) return err_set(c->err, PAWL_EFORMAT, "%s: empty name in %s: the file is damaged", c->g->path, c->what);
+    if (!tensor_name_ok(s.data, s.len))
+        return err_set(c->err, PAWL_EFORMAT, "%s: a name in %.200s is empty or has control characters: the file is damaged", c->g->path, c->what);
     *out = pool_strndup(&c->g->pool, s.data, s.len);
     return PAWL_OK;
 }

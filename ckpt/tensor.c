@@ -15,6 +15,13 @@ bool tensor_measure(struct tensor *t)
     return true;
 }
 
+bool tensor_name_ok(const char *name, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f) return false;
+    return len > 0;
+}
+
 char *tensor_shape_text(char text[192], int rank, const int64_t *shape)
 {
     size_t at = 0;

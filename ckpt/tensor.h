@@ -31,6 +31,9 @@ static inline int64_t tensor_elements(const struct tensor *t)
 /* Sets bytes from dtype, rank and shape. False where the last dimension is not whole blocks, or where elements or bytes go beyond 63 bits. */
 bool tensor_measure(struct tensor *t);
 
+/* A name that can stand in messages and be looked up: not empty, no control characters (so no NUL). */
+bool tensor_name_ok(const char *name, size_t len);
+
 /* Writes "(576, 1536)" for messages; returns text. */
 char *tensor_shape_text(char text[192], int rank, const int64_t *shape);
 
