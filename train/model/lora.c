@@ -31,7 +31,7 @@ static void layout_pairs(struct lora *l, const struct model_spec *spec, const bo
 
 static void set_scale(struct lora *l)
 {
-    l->scale = l->rslora ? l->alpha / (float)fm_sqrt(l->r) : l->alpha / (float)l->r;
+    l->scale = (float)(l->alpha / (l->rslora ? fm_sqrt(l->r) : l->r));
 }
 
 static void full_name(char *name, size_t size, int i)
@@ -98,7 +98,7 @@ enum pawl_status lora_from_config(struct lora *l, const struct model_spec *spec,
     bool *on = xcalloc((size_t)pairs, sizeof *on);
     enum pawl_status st = PAWL_OK;
 
-    *l = (struct lora){.r = (int)c->lora_r, .alpha = (float)c->lora_alpha, .dropout = (float)c->lora_dropout, .rslora = c->peft_use_rslora};
+    *l = (struct lora){.r = (int)c->lora_r, .alpha = c->lora_alpha, .dropout = c->lora_dropout, .rslora = c->peft_use_rslora};
     set_scale(l);
     if (c->lora_target_modules.n) st = match_list(on, pairs, &c->lora_target_modules, err);
     else if (c->lora_target_regex) st = match_regex(on, pairs, c->lora_target_regex, err);
@@ -177,7 +177,7 @@ enum pawl_status lora_open(struct lora *l, const struct model_spec *spec, const 
         goto done;
     }
     l->r = (int)r;
-    l->alpha = (float)json_number(json_get(root, "lora_alpha"), (double)r);
+    l->alpha = json_number(json_get(root, "lora_alpha"), (double)r);
     l->rslora = json_bool(json_get(root, "use_rslora"), false);
     set_scale(l);
     for (int i = 0; i < pairs; i++) {
@@ -279,9 +279,9 @@ void lora_config_json(const struct lora *l, const char *base_model, struct buf *
     buf_adds(out, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n  \"base_model_name_or_path\": ");
     json_add_string(out, base_model, strlen(base_model));
     buf_addf(out, ",\n  \"r\": %d,\n  \"lora_alpha\": ", l->r);
-    json_add_double(out, (double)l->alpha);
+    json_add_double(out, l->alpha);
     buf_adds(out, ",\n  \"lora_dropout\": ");
-    json_add_double(out, (double)l->dropout);
+    json_add_double(out, l->dropout);
     buf_addf(out, ",\n  \"use_rslora\": %s,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n  \"inference_mode\": true,\n  \"target_modules\": [", l->rslora ? "true" : "false");
     for (int i = 0; i < l->pairs; i++) {
         bool everywhere = same_in_all_layers(l, i % MODULES);

@@ -18,7 +18,8 @@ struct lora_pair {
 
 struct lora {
     int r; /* 0: no adapter at all */
-    float alpha, scale, dropout;
+    double alpha, dropout;
+    float scale;
     bool rslora;
     int64_t n; /* elements of theta */
     int pairs; /* layers * MODULES */
