@@ -95,8 +95,10 @@ struct ops {
     /* dq, dk, dv = gradients; o and lse from forward. algorithm 4. */
     void (*attention_backward)(struct dev *dev, act *dq, act *dk, act *dv, const act *dout, const act *q, const act *k, const act *v, const act *o, const float *lse,
                                const struct layout *lay, int H, int G, int D);
-    /* One new token for each of n sequences: o (n, H, D) from q (n, H, D) and caches (n, cap, G, D) whose first len[i] positions are set (the new token's own included). */
-    void (*attention_decode)(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *len, int n, int cap, int H, int G, int D);
+    /* One new token for each of n sequences: o (n, H, D) from q (n, H, D) and caches (sequences, cap, G, D); token i belongs to sequence[i], of which the first len[i] positions
+     * are set (the new token's own included). */
+    void (*attention_decode)(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence, const int32_t *len, int n, int cap, int H,
+                             int G, int D);
 
     /* y = silu(gate) * up, n elements. y may be gate or up. */
     void (*swiglu)(struct dev *dev, act *y, const act *gate, const act *up, int64_t n);

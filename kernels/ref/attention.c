@@ -103,12 +103,13 @@ void ref_attention_backward(struct dev *dev, act *pdq, act *pdk, act *pdv, const
     }
 }
 
-void ref_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *len, int n, int cap, int H, int G, int D)
+void ref_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence, const int32_t *len, int n, int cap, int H,
+                          int G, int D)
 {
     assert(D <= REF_MAX_D);
     for (int64_t i = 0; i < n; i++)
         for (int64_t h = 0; h < H; h++) {
-            int64_t at = (i * H + h) * D, kv = (i * cap * G + h / (H / G)) * D;
+            int64_t at = (i * H + h) * D, kv = ((int64_t)sequence[i] * cap * G + h / (H / G)) * D;
 
             attend((float *)o + at, (const float *)q + at, (const float *)kcache + kv, (const float *)vcache + kv, len[i], (int64_t)G * D, D);
         }
