@@ -62,6 +62,7 @@ struct ops {
     void (*free)(struct dev *dev, void *p, size_t bytes);
     void (*upload)(struct dev *dev, void *dst, const void *src, size_t bytes);
     void (*download)(struct dev *dev, void *dst, const void *src, size_t bytes);
+    void (*copy)(struct dev *dev, void *dst, const void *src, size_t bytes); /* within the device */
     void (*zero)(struct dev *dev, void *p, size_t bytes);
 
     /* y (T, C) = W[ids[t]]. */

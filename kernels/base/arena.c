@@ -1,8 +1,10 @@
 #include "kernels/base/arena.h"
 
+#include "kernels/base/mem.h"
+
 #include <assert.h>
 #include <stdint.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 static size_t aligned(size_t n)
@@ -12,7 +14,8 @@ static size_t aligned(size_t n)
 
 void arena_reserve(struct arena *a, const char *name, size_t bytes, void *ptr)
 {
-    assert(a->nseg < ARENA_MAX_SEGMENTS && !a->base);
+    assert(!a->base);
+    a->seg = xreallocarray(a->seg, (size_t)a->nseg + 1, sizeof *a->seg);
     a->seg[a->nseg++] = (struct arena_segment){name, bytes, ptr};
 }
 
@@ -58,5 +61,6 @@ enum pawl_status arena_alloc(struct arena *a, void *(*alloc)(void *ctx, size_t b
 void arena_free(struct arena *a)
 {
     if (a->base) munmap(a->base, a->bytes ? a->bytes : 1);
+    free(a->seg);
     *a = (struct arena){0};
 }

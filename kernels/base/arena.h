@@ -9,16 +9,15 @@
 
 #include <stddef.h>
 
-#define ARENA_MAX_SEGMENTS 256
-
 struct arena_segment {
     const char *name; /* static text: "activations", "optimizer"; several buffers may share one, plan adds them up */
     size_t bytes;
     void *ptr;        /* address of the pointer that arena_alloc sets */
 };
 
+/* Zero-initialise. */
 struct arena {
-    struct arena_segment seg[ARENA_MAX_SEGMENTS];
+    struct arena_segment *seg;
     int nseg;
     void *base;
     size_t bytes; /* of the whole allocation */

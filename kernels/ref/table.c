@@ -7,6 +7,7 @@ const struct ops ref_ops = {
     .free = ref_free,
     .upload = ref_copy,
     .download = ref_copy,
+    .copy = ref_copy,
     .zero = ref_zero,
     .embed = ref_embed,
     .rmsnorm = ref_rmsnorm,

@@ -8,6 +8,7 @@
 
 #include "kernels/base/err.h"
 #include "kernels/base/mem.h"
+#include "optim/schedule.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +18,6 @@ enum config_tri { CONFIG_AUTO = -1, CONFIG_OFF = 0, CONFIG_ON = 1 };
 enum config_adapter { ADAPTER_QLORA, ADAPTER_LORA };
 enum config_quant { CONFIG_NF4, CONFIG_FP4 };
 enum config_optimizer { OPTIMIZER_ADAMW };
-enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_CONSTANT_WITH_WARMUP, SCHEDULE_COSINE_WITH_MIN_LR };
 enum config_truncation { TRUNCATION_DROP, TRUNCATION_TRUNCATE, TRUNCATION_ERROR };
 enum config_spot { SPOT_AUTO = -1, SPOT_OFF = 0, SPOT_AWS = 1, SPOT_GCP = 2, SPOT_AZURE = 4 }; /* else an or of clouds */
 
@@ -99,7 +99,7 @@ struct config {
     /* optimizer */
     int optimizer;                  /* enum config_optimizer */
     double learning_rate;
-    int lr_scheduler;               /* enum config_schedule */
+    int lr_scheduler;               /* enum schedule */
     double cosine_min_lr_ratio;     /* SCHEDULE_COSINE_WITH_MIN_LR only */
     int64_t warmup_steps;
     double warmup_ratio;            /* of all steps, where warmup_steps is 0 */

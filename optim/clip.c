@@ -1,0 +1,25 @@
+#include "optim/clip.h"
+
+#include "kernels/base/fmath.h"
+
+int64_t clip_blocks(int64_t n)
+{
+    return (n + CLIP_BLOCK - 1) / CLIP_BLOCK;
+}
+
+double clip_norm(struct dev *dev, const float *g, int64_t n, double *blocks)
+{
+    int64_t count = clip_blocks(n);
+    double sum = 0;
+
+    dev->ops->sum_squares(dev, blocks, g, n, CLIP_BLOCK);
+    for (int64_t i = 0; i < count; i++) sum += blocks[i];
+    return fm_sqrt(sum);
+}
+
+double clip_factor(double norm, double max_norm)
+{
+    double factor = max_norm / (norm + 1e-6);
+
+    return max_norm > 0 && factor < 1 ? factor : 1;
+}

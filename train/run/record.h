@@ -1,0 +1,26 @@
+/* What a run says about itself: metrics.jsonl (one object a step, exactly once), events.jsonl, and the progress line. Private to train/run. */
+#ifndef PAWL_RUN_RECORD_H
+#define PAWL_RUN_RECORD_H
+
+#include "train/run/evaluate.h"
+#include "train/run/trainer.h"
+
+struct step_record {
+    int64_t step;
+    double epoch, loss;
+    double grad_norm;      /* before clipping */
+    double learning_rate;  /* used in this step */
+    int64_t tokens, supervised; /* of this step */
+    double seconds;
+};
+
+/* Appends the step's line to metrics.jsonl, durable, and shows progress every logging_steps. */
+enum pawl_status record_step(struct trainer *t, const struct step_record *r, struct err *err);
+
+/* Events. A line that can't be written is said and never stops training. json_fields: ", \"key\": value..." or "". */
+void record_event(struct trainer *t, const char *event, const char *json_fields);
+/* The start of this process: what is trained, from where; also said to the person. */
+void record_start(struct trainer *t);
+void record_evaluation(struct trainer *t, const struct evaluation *ev);
+
+#endif

@@ -1,0 +1,72 @@
+/* A training run: one structure owns everything, from the mapped base to the lock of the run directory.
+ *
+ * pawl train opens it (new, or where its newest verified checkpoint stands), runs it until done or stopped, and closes it. */
+#ifndef PAWL_RUN_TRAINER_H
+#define PAWL_RUN_TRAINER_H
+
+#include "ckpt/jsonl.h"
+#include "ckpt/store.h"
+#include "kernels/base/arena.h"
+#include "optim/gradtree.h"
+#include "train/config/config.h"
+#include "train/data/loader.h"
+#include "train/model/net.h"
+#include "train/text/chat.h"
+#include "train/text/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+struct trainer_options {
+    bool fresh;          /* move an old run aside and begin anew */
+    bool accept_changes; /* resume although the configuration, data or model changed */
+    char *yaml_path;     /* for messages */
+};
+
+/* Where a run stands: all that the next step depends on besides theta and its moments. Saved in the manifest of each checkpoint. */
+struct progress {
+    int64_t step;             /* optimizer steps done */
+    int64_t tokens, supervised; /* seen so far */
+    int64_t metrics_offset;   /* bytes of metrics.jsonl */
+    double best_loss;         /* of evaluations; NaN: none yet */
+    int64_t best_step;
+    int64_t evals_since_best; /* for early stopping */
+    int64_t watchdog;         /* steps in a row with a loss above the threshold */
+};
+
+struct trainer {
+    struct config *cfg;
+    struct trainer_options opt;
+    struct dev *dev;
+    struct model *model;
+    struct tokenizer *tokenizer;
+    struct chat_template *chat;
+    struct dataset *data, *held_out;
+    struct rows *rows, *eval_rows; /* eval_rows NULL: no held-out data */
+    struct loader *loader;
+    struct lora lora;
+
+    struct arena arena;
+    struct net net;
+    struct gradtree tree;
+    struct micro micro;
+    float *theta, *m, *v, *g; /* lora.n each */
+    act *operand;
+    double *norm_blocks;
+    float *loss;              /* of a micro-batch's supervised tokens */
+
+    struct store *store;
+    struct jsonl *metrics, *events;
+    struct progress at;
+    int64_t total_steps, warmup_steps;
+    int64_t durable_step;     /* of the newest verified checkpoint */
+    char *resumed_from, *best; /* checkpoint names; NULL: none */
+    struct timespec last_save;
+    double seconds_a_step;    /* running mean of this process, for the ETA */
+};
+
+/* Starts or resumes the run and trains until it is done (PAWL_OK) or stopped with everything durable (PAWL_ESTOPPED). cfg stays the caller's. */
+enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt, struct err *err);
+
+#endif
