@@ -49,8 +49,8 @@ static void print_help(const struct cli_spec *spec)
     printf("\nExample:\n  %s\n", spec->example);
 }
 
-static int misuse(const struct cli_spec *spec, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int misuse(const struct cli_spec *spec, const char *fmt, ...)
+
+int cli_misuse(const struct cli_spec *spec, const char *fmt, ...)
 {
     va_list ap;
 
@@ -74,8 +74,8 @@ static int unknown_option(const struct cli_spec *spec, const char *given, size_t
     for (size_t i = 0; i < COMMON_OPTIONS; i++)
         if (i != OPTION_JSON || spec->json) names[count++] = common[i].name;
     near = nearest_name(word + strspn(word, "-"), names, count);
-    if (near) rc = misuse(spec, "unknown option %s: did you mean --%s?", word, near);
-    else rc = misuse(spec, "unknown option %s", word);
+    if (near) rc = cli_misuse(spec, "unknown option %s: did you mean --%s?", word, near);
+    else rc = cli_misuse(spec, "unknown option %s", word);
     free(word);
     free(names);
     return rc;
@@ -93,7 +93,7 @@ static const struct cli_option *find_option(const struct cli_option *options, si
 static int number_range(const struct cli_spec *spec, const struct cli_option *o, double x, const char *value)
 {
     if ((o->min == 0 && o->max == 0) || (x >= o->min && x <= o->max)) return CLI_RUN;
-    return misuse(spec, "--%s: expected a number from %g to %g, found %s", o->name, o->min, o->max, value);
+    return cli_misuse(spec, "--%s: expected a number from %g to %g, found %s", o->name, o->min, o->max, value);
 }
 
 static int store(const struct cli_spec *spec, const struct cli_option *o, const char *value)
@@ -107,14 +107,14 @@ static int store(const struct cli_spec *spec, const struct cli_option *o, const 
     case CLI_INT: {
         long long x = strtoll(value, &end, 10);
 
-        if (end == value || *end || errno) return misuse(spec, "--%s: expected a whole number, found \"%s\"", o->name, value);
+        if (end == value || *end || errno) return cli_misuse(spec, "--%s: expected a whole number, found \"%s\"", o->name, value);
         *(int64_t *)o->to = x;
         return number_range(spec, o, (double)x, value);
     }
     case CLI_FLOAT: {
         double x = strtod(value, &end);
 
-        if (end == value || *end || errno || x - x != 0) return misuse(spec, "--%s: expected a number, found \"%s\"", o->name, value);
+        if (end == value || *end || errno || x - x != 0) return cli_misuse(spec, "--%s: expected a number, found \"%s\"", o->name, value);
         *(double *)o->to = x;
         return number_range(spec, o, x, value);
     }
@@ -139,7 +139,7 @@ static int take_common(const struct cli_spec *spec, const struct cli_option *o)
     if (o == &common[OPTION_QUIET]) log_level = LOG_QUIET;
     if (o == &common[OPTION_VERBOSE]) log_level = LOG_VERBOSE;
     if (o == &common[OPTION_JSON]) {
-        if (!spec->json) return misuse(spec, "--json: this command prints no result");
+        if (!spec->json) return cli_misuse(spec, "--json: this command prints no result");
         *spec->json = true;
     }
     return CLI_RUN;
@@ -154,7 +154,7 @@ static int take_long(const struct cli_spec *spec, int argc, char **argv, int *i)
     bool on = true;
 
     if (!o && (o = find_option(common, COMMON_OPTIONS, name, length, 0))) {
-        if (value) return misuse(spec, "--%s takes no argument", o->name);
+        if (value) return cli_misuse(spec, "--%s takes no argument", o->name);
         return take_common(spec, o);
     }
     if (!o && length > 3 && !memcmp(name, "no-", 3)) {
@@ -164,12 +164,12 @@ static int take_long(const struct cli_spec *spec, int argc, char **argv, int *i)
     }
     if (!o) return unknown_option(spec, argv[*i], length + 2);
     if (o->type == CLI_FLAG) {
-        if (value) return misuse(spec, "--%s takes no argument", o->name);
+        if (value) return cli_misuse(spec, "--%s takes no argument", o->name);
         *(bool *)o->to = on;
         return CLI_RUN;
     }
     if (!value) {
-        if (*i + 1 >= argc) return misuse(spec, "--%s: %s is missing", o->name, o->arg);
+        if (*i + 1 >= argc) return cli_misuse(spec, "--%s: %s is missing", o->name, o->arg);
         value = argv[++*i];
     }
     return store(spec, o, value);
@@ -192,7 +192,7 @@ static int take_letters(const struct cli_spec *spec, int argc, char **argv, int 
             continue;
         }
         if (p[1]) return store(spec, o, p + 1);
-        if (*i + 1 >= argc) return misuse(spec, "-%c: %s is missing", *p, o->arg);
+        if (*i + 1 >= argc) return cli_misuse(spec, "-%c: %s is missing", *p, o->arg);
         return store(spec, o, argv[++*i]);
     }
     return CLI_RUN;
@@ -212,8 +212,8 @@ int cli_parse(const struct cli_spec *spec, int *argc, char **argv)
         } else argv[kept++] = argv[i];
     }
     *argc = kept;
-    if (kept < spec->min_args) return misuse(spec, "expected %s", spec->args);
-    if (spec->max_args >= 0 && kept > spec->max_args) return misuse(spec, "unexpected argument \"%s\"", argv[spec->max_args]);
+    if (kept < spec->min_args) return cli_misuse(spec, "expected %s", spec->args);
+    if (spec->max_args >= 0 && kept > spec->max_args) return cli_misuse(spec, "unexpected argument \"%s\"", argv[spec->max_args]);
     return CLI_RUN;
 }
 

@@ -66,6 +66,9 @@ enum { CLI_RUN = -1 };
  * 2 after one line on stderr (unknown option with the nearest one, missing or bad value, too few or too many arguments). */
 int cli_parse(const struct cli_spec *spec, int *argc, char **argv);
 
+/* "pawl NAME: TEXT (pawl NAME --help)" on stderr; returns exit code 2. */
+int cli_misuse(const struct cli_spec *spec, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* "pawl: TEXT" on stderr; returns the exit code of err->status. */
 int cli_fail(const struct err *err);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 static const struct cli_command commands[] = {
+    {"train", cmd_train, "start or resume a run from a YAML file"},
     {"doctor", cmd_doctor, "what this machine has: devices, instruction sets, libraries, disk, memory"},
     {0},
 };

@@ -30,7 +30,7 @@ struct str_list {
     size_t n;
 };
 
-/* Sorted by nothing: the order of the file. */
+/* Pairs in the order of the file. A key with several values stands several times, one behind the other. */
 struct str_map {
     char **key, **value;
     size_t n;
@@ -47,7 +47,7 @@ struct dataset_config {
     char *field_system, *field_tools; /* defaults "system", "tools" */
     struct str_map message_property_mappings; /* ours ("role", "content", ...) to the file's name; absent ones map to themselves */
     char *message_field_training;   /* per-message boolean that overrides roles_to_train; default "training" (also "train", "weight") */
-    struct str_map roles;           /* the file's role to ours: {"human": "user", "gpt": "assistant"} are always known */
+    struct str_map roles;           /* ours to the file's: ("user", "human"), ("assistant", "gpt"), ("assistant", "bot") */
     struct str_list roles_to_train; /* default assistant */
     int train_on_eos;               /* enum dataset_train_on, default TURN */
     bool drop_system_message;
@@ -68,7 +68,7 @@ struct config {
     double lora_alpha, lora_dropout;
     bool lora_target_linear;        /* false where a list or a regex is given: exactly one of the three is in force */
     struct str_list lora_target_modules;
-    char *lora_target_regex;        /* lora_target_modules written as one string: PEFT's re.fullmatch over full module names */
+    char *lora_target_regex;        /* the key lora_target_modules written as one string: PEFT's re.fullmatch over full module names */
     char *lora_model_dir;
     bool peft_use_rslora;
     double loraplus_lr_ratio;       /* 0: off */
@@ -84,7 +84,7 @@ struct config {
     int64_t sequence_len;
     bool sample_packing;
     int truncation;                 /* enum config_truncation */
-    struct str_map special_tokens;  /* "pad_token" -> "<|end_of_text|>" */
+    struct str_map special_tokens;  /* ("pad_token", "<|end_of_text|>"); "additional_special_tokens" may stand several times */
     struct str_list eot_tokens;
 
     /* batch and length of the run */

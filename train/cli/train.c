@@ -1,0 +1,92 @@
+#include "train/cli/cli.h"
+#include "train/cli/commands.h"
+
+#include "kernels/base/log.h"
+#include "kernels/base/mem.h"
+#include "train/config/config.h"
+#include "train/config/locate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void say_if_missing(const char *key, const char *name, enum locate_kind kind, const char *revision)
+{
+    struct err err;
+    char *path;
+
+    if (locate(&path, name, kind, revision, &err) == PAWL_OK) free(path);
+    else log_warn("not here: %s: %s", key, err.text);
+}
+
+static void say_missing_datasets(const char *key, const struct dataset_config *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *name = xasprintf("%s.%zu.path", key, i);
+
+        say_if_missing(name, list[i].path, LOCATE_DATASET, list[i].revision);
+        free(name);
+    }
+}
+
+/* --check: the configuration is well-formed; what it names need not be here yet. */
+static void check(const struct config *c)
+{
+    struct buf yaml = {0};
+
+    say_if_missing("base_model", c->base_model, LOCATE_MODEL, NULL);
+    if (c->lora_model_dir) say_if_missing("lora_model_dir", c->lora_model_dir, LOCATE_MODEL, NULL);
+    say_missing_datasets("datasets", c->datasets, c->ndatasets);
+    say_missing_datasets("test_datasets", c->test_datasets, c->ntest_datasets);
+    if (c->chat_template_jinja && !strpbrk(c->chat_template_jinja, "{\n") && access(c->chat_template_jinja, R_OK) != 0)
+        log_warn("not here: chat_template_jinja: %s: no such file", c->chat_template_jinja);
+    config_write_yaml(c, &yaml);
+    fwrite(yaml.data, 1, yaml.len, stdout);
+    buf_free(&yaml);
+}
+
+int cmd_train(int argc, char **argv)
+{
+    struct cli_list sets = {0};
+    bool only_check = false, help_keys = false;
+    const struct cli_option options[] = {
+        {"set", 0, CLI_LIST, &sets, "KEY=VALUE", "override a key; repeatable; datasets.0.path=F for nested ones", 0, 0},
+        {"check", 0, CLI_FLAG, &only_check, NULL, "only read the configuration: print it resolved, name files that are not here", 0, 0},
+        {"help-keys", 0, CLI_FLAG, &help_keys, NULL, "describe every key of a configuration", 0, 0},
+        {0},
+    };
+    const struct cli_spec spec = {"train", "RUN.yaml", "Start a run, or go on with it where it stopped.", "pawl train configs/smollm2-135m.yaml --set learning_rate=1e-4", options, 0, 1, NULL};
+    struct config *config = NULL;
+    struct err err;
+    int rc = cli_parse(&spec, &argc, argv);
+
+    if (rc != CLI_RUN) goto done;
+    if (help_keys) {
+        struct buf help = {0};
+
+        config_help(&help);
+        fwrite(help.data, 1, help.len, stdout);
+        buf_free(&help);
+        rc = 0;
+        goto done;
+    }
+    if (argc < 1) {
+        rc = cli_misuse(&spec, "expected RUN.yaml");
+        goto done;
+    }
+    if (!only_check) { /* the seam: run_train(config, ...) of train/run/trainer.h */
+        rc = cli_misuse(&spec, "expected --check");
+        goto done;
+    }
+    if (config_load(&config, argv[0], sets.at, sets.n, &err) != PAWL_OK) {
+        rc = cli_fail(&err);
+        goto done;
+    }
+    check(config);
+    rc = 0;
+done:
+    config_free(config);
+    free(sets.at);
+    return rc;
+}
