@@ -31,8 +31,10 @@ def dequantised(path):
         if name + ".absmax" in stored:
             parts = {k: v for k, v in stored.items() if k.startswith(name + ".")}
             state = bnb.QuantState.from_dict({k.removeprefix(name + "."): v for k, v in parts.items()}, device="cpu")
-            state.dtype = torch.float32
-            weights[name] = bnb.dequantize_4bit(t, state)
+            state.dtype, shape = torch.float32, state.shape
+            # Blocks run over the flattened tensor; bitsandbytes 0.50.2's CPU kernel forgets that where a row is no multiple of 64 (down_proj here).
+            state.shape = torch.Size([shape.numel()])
+            weights[name] = bnb.dequantize_4bit(t, state).reshape(shape)
         elif name.removesuffix("weight") + "SCB" in stored:
             weights[name] = bnb.int8_vectorwise_dequant(t, stored[name.removesuffix("weight") + "SCB"]).float()
         else:

@@ -385,7 +385,7 @@ static enum pawl_status train_loop(struct trainer *t, struct err *err)
 
     while (t->at.step < t->total_steps) {
         bool best = false, last, full, out_of_time;
-        double loss;
+        double loss = 0;
 
         if ((st = train_step(t, &loss, err)) != PAWL_OK || (st = watch_loss(t, loss, err)) != PAWL_OK) return st;
         last = t->at.step == t->total_steps;
