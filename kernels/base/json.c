@@ -366,6 +366,13 @@ bool json_bool(const struct json_value *v, bool fallback)
     return v != NULL && v->type == JSON_BOOL ? v->boolean : fallback;
 }
 
+const char *json_kind(const struct json_value *v)
+{
+    static const char *const kinds[] = {"null", "a boolean", "a number", "a number", "a string", "an array", "an object"};
+
+    return v ? kinds[v->type] : "nothing";
+}
+
 bool json_int64(const struct json_value *v, int64_t *out)
 {
     if (v == NULL || v->type != JSON_INT) return false;

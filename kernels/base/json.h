@@ -42,6 +42,8 @@ const struct json_value *json_at(const struct json_value *v, size_t i);
 const char *json_string(const struct json_value *v, const char *fallback); /* fallback unless a string */
 double json_number(const struct json_value *v, double fallback);
 bool json_bool(const struct json_value *v, bool fallback);
+/* "a string", "an array", "a number"; "nothing" for NULL: for messages that say what was found. */
+const char *json_kind(const struct json_value *v);
 bool json_int64(const struct json_value *v, int64_t *out); /* false unless an integer that fits */
 
 /* Adds s as a JSON string with quotes; control characters escaped, everything else as it is. */

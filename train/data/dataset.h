@@ -24,13 +24,14 @@ struct dataset_options {
     int truncation;                   /* enum config_truncation: what becomes of longer ones */
     bool train_on_inputs;
     bool skip_bad_lines;
+    const char *bos_token, *eos_token; /* names that stand for the tokenizer's own (special_tokens); NULL: the tokenizer's */
     int64_t vocab;                    /* rows of the model's embedding: an id beyond is an error; 0: not checked */
     int threads;                      /* 0: all cores */
     const char *cache_dir;            /* NULL: nothing is kept on disk */
     bool quiet;                       /* no counts and warnings on stderr: whoever asks prints them himself */
 };
 
-/* The options that stand in a configuration; tokenizer, chat, vocab and cache_dir are left for the caller. */
+/* The options that stand in a configuration, which must outlive them; tokenizer, chat, vocab and cache_dir are left for the caller. */
 struct dataset_options dataset_options(const struct config *c);
 /* $XDG_CACHE_HOME/pawl/tokens or ~/.cache/pawl/tokens, the caller's to free; NULL where neither variable is set. */
 char *dataset_cache_dir(void);

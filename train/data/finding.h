@@ -2,11 +2,14 @@
 #ifndef PAWL_DATA_FINDING_H
 #define PAWL_DATA_FINDING_H
 
+#include "kernels/base/mem.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 enum finding {
     FINDING_DOUBLED_BOS,
+    FINDING_BOS_IN_TEXT,
     FINDING_NO_END_OF_TURN,
     FINDING_UNSUPERVISED,
     FINDING_TOO_LONG,
@@ -16,6 +19,7 @@ enum finding {
     FINDING_ROLE_ORDER,
     FINDING_SPECIAL_TEXT,
     FINDING_MOJIBAKE,
+    FINDING_CONTROL,
     FINDING_UNKNOWN_BYTES,
     FINDING_BAD_LINE,
     FINDING_KINDS
@@ -24,7 +28,7 @@ enum finding {
 struct finding_info {
     const char *name;    /* "doubled_bos": in JSON */
     bool error;          /* stops a run; else a warning */
-    const char *what;    /* "begin with two BOS tokens": completes "12 examples" */
+    const char *what;    /* "examples with ..." */
     const char *meaning; /* what comes of it */
     const char *advice;  /* what to do */
 };
@@ -41,6 +45,8 @@ struct findings {
 };
 
 void finding_add(struct findings *f, enum finding kind, const char *file, int64_t line);
+/* Adds "FILE line 3, 9; FILE2 line 1, ..." of the first ones. */
+void finding_places(const struct findings *f, enum finding kind, struct buf *out);
 /* One warning a kind that was found, with count, places, meaning and advice, through log_warn. */
 void findings_warn(const struct findings *f);
 
