@@ -25,7 +25,7 @@ static int sys_open(const char *path, int flags, mode_t mode)
 
 const struct fsys fsys_real = {
     .open = sys_open, .close = close, .read = read, .write = write, .pread = pread, .pwrite = pwrite, .fsync = fsync, .fdatasync = fdatasync,
-    .ftruncate = ftruncate, .fallocate = fallocate, .flock = flock, .rename = rename, .symlink = symlink, .unlink = unlink, .mkdir = mkdir, .rmdir = rmdir,
+    .ftruncate = ftruncate, .fallocate = fallocate, .fadvise = posix_fadvise, .flock = flock, .rename = rename, .symlink = symlink, .unlink = unlink, .mkdir = mkdir, .rmdir = rmdir,
 };
 
 /* The value of call, which is repeated while it is interrupted. */
@@ -109,8 +109,8 @@ enum pawl_status file_sum_read(struct file_sum *out, const struct fsys *sys, con
     int fd = RETRY(sys->open(path, O_RDONLY | O_CLOEXEC, 0));
 
     if (fd < 0) return err_sys(err, "%s: cannot be opened", path);
-    if (cold) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (cold) sys->fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    sys->fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     *out = (struct file_sum){0};
     chunk = xmalloc(CHUNK);
     while ((n = RETRY(sys->read(fd, chunk, CHUNK))) > 0) file_sum_add(out, chunk, (size_t)n);
@@ -304,11 +304,16 @@ void dir_list_free(char **names, size_t n)
     free(names);
 }
 
+enum pawl_status file_move(const struct fsys *sys, const char *from, const char *to, struct err *err)
+{
+    return RETRY(sys->rename(from, to)) != 0 ? err_sys(err, "%s: cannot be renamed to %s", from, to) : PAWL_OK;
+}
+
 enum pawl_status file_rename(const struct fsys *sys, const char *from, const char *to, struct err *err)
 {
-    enum pawl_status st;
+    enum pawl_status st = file_move(sys, from, to, err);
 
-    if (RETRY(sys->rename(from, to)) != 0) return err_sys(err, "%s: cannot be renamed to %s", from, to);
+    if (st != PAWL_OK) return st;
     char *parent = file_dirname(to);
     st = dir_sync(sys, parent, err);
     free(parent);

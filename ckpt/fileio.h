@@ -26,6 +26,7 @@ struct fsys {
     int (*fdatasync)(int fd);
     int (*ftruncate)(int fd, off_t size);
     int (*fallocate)(int fd, int mode, off_t offset, off_t len);
+    int (*fadvise)(int fd, off_t offset, off_t len, int advice); /* posix_fadvise: returns the error's number */
     int (*flock)(int fd, int operation);
     int (*rename)(const char *from, const char *to);
     int (*symlink)(const char *target, const char *path);
@@ -101,6 +102,8 @@ void dir_list_free(char **names, size_t n);
 /* The file or link holds either the old or the new content at any time, and durably the new one on return. */
 enum pawl_status file_replace(const struct fsys *sys, const char *path, const void *data, size_t len, struct err *err);
 enum pawl_status link_replace(const struct fsys *sys, const char *path, const char *target, struct err *err);
+/* rename, and nothing more. */
+enum pawl_status file_move(const struct fsys *sys, const char *from, const char *to, struct err *err);
 /* rename and fsync of the directory above; both names are in one directory. */
 enum pawl_status file_rename(const struct fsys *sys, const char *from, const char *to, struct err *err);
 /* Removes a file, a link (not what it points to) or a directory with all below it; something that is gone already is no failure. Goes on after a failure
