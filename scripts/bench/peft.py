@@ -44,7 +44,7 @@ def gemm(threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", help="Hugging Face directory, see scripts/parity/make_hf.py")
-    parser.add_argument("--mode", choices=["fp32", "bf16", "nf4"], default="nf4", help="; ".join(f"{k}: {v}" for k, v in peer.MODES.items()))
+    parser.add_argument("--mode", choices=["fp32", "bf16", "nf4", "nf4-c32"], default="nf4", help="; ".join(f"{k}: {v}" for k, v in peer.MODES.items()))
     parser.add_argument("--autocast", action="store_true", help="run the forward pass under torch.autocast(bfloat16)")
     parser.add_argument("--gradient_checkpointing", action="store_true")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
@@ -71,20 +71,22 @@ def main():
     trainer = peer.Trainer(model, total, args)
     generator = torch.Generator().manual_seed(args.seed)
     ids = torch.randint(3, model.config.vocab_size, (total, args.batch, args.length), generator=generator).tolist()
-    loaded, first, seconds, losses = time.perf_counter() - START, None, [], []
+    loaded, first, seconds, cpu, losses = time.perf_counter() - START, None, [], [], []
     for step in range(total):
         rows = [{"ids": row, "labels_mask": [1] * args.length} for row in ids[step]]
-        t = time.perf_counter()
+        t, c = time.perf_counter(), time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
             loss, _, _ = trainer.step(rows)
         seconds.append(time.perf_counter() - t)
+        cpu.append(time.process_time() - c)
         losses.append(loss)
         first = first or time.perf_counter() - START
     median = statistics.median(seconds[args.warmup:])
     print(json.dumps({
         "peer": "peft", "mode": args.mode, "autocast": args.autocast, "gradient_checkpointing": args.gradient_checkpointing, "attention": args.attention,
         "batch": args.batch, "length": args.length, "lora_r": args.lora_r, "threads": args.threads, "steps": args.steps,
-        "tokens_per_second": args.batch * args.length / median, "step_seconds": median, "all_step_seconds": seconds, "first_loss": losses[0],
+        "tokens_per_second": args.batch * args.length / median, "step_seconds": median, "all_step_seconds": seconds,
+        "all_step_cpu_seconds": cpu, "first_loss": losses[0],
         "load_seconds": loaded, "seconds_to_first_step": first, "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "torch": torch.__version__}))
 

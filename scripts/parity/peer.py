@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 MODES = {
     "fp32": "base and arithmetic in fp32",
     "bf16": "base and arithmetic in bf16, adapter masters in fp32",
-    "nf4": "base in NF4 with nested absmax by bitsandbytes, its own kernels, arithmetic in bf16",
+    "nf4": "base in NF4 with nested absmax by bitsandbytes and its own kernels, arithmetic in bf16",
+    "nf4-c32": "the same with arithmetic in fp32",
     "nf4-fp32": "base rounded to NF4 by bitsandbytes and dequantised to fp32, arithmetic in fp32",
 }
 
@@ -35,11 +36,11 @@ def round_to_nf4(model):
 
 
 def load_base(directory, mode, attention="sdpa"):
-    dtype = torch.float32 if mode in ("fp32", "nf4-fp32") else torch.bfloat16
+    dtype = torch.bfloat16 if mode in ("bf16", "nf4") else torch.float32
     options = {}
-    if mode == "nf4":
+    if mode in ("nf4", "nf4-c32"):
         options = dict(device_map="cpu", quantization_config=BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16))
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype))
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation=attention, **options)
     if mode == "nf4-fp32":
         round_to_nf4(model)
