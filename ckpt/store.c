@@ -323,7 +323,7 @@ static enum pawl_status remove_checkpoint(struct store *s, const struct ckpt *c,
     return st;
 }
 
-enum pawl_status store_retain(struct store *s, const struct retention *r, bool dry, size_t *removed, struct err *err)
+enum pawl_status store_retain(struct store *s, const struct retention *r, size_t *removed, struct err *err)
 {
     struct ckpt_list list;
     size_t count = 0, first = 0;
@@ -335,7 +335,7 @@ enum pawl_status store_retain(struct store *s, const struct retention *r, bool d
     for (size_t i = list.n; i-- > first && st == PAWL_OK;) {
         const struct ckpt *c = list.items[i];
         if (c->generation == 0 || c->format_version > CKPT_FORMAT_VERSION || kept_by_name(r, c->name)) continue;
-        if (!dry) st = remove_checkpoint(s, c, err);
+        if (!r->dry_run) st = remove_checkpoint(s, c, err);
         count += st == PAWL_OK;
     }
 done:

@@ -44,10 +44,11 @@ struct retention {
     int limit;                /* newest verified ones to keep, at least 2; 0 keeps everything */
     const char *resumed_from; /* names kept beyond that; may be NULL */
     const char *best;
+    bool dry_run;             /* count, but remove nothing */
 };
 /* Removes checkpoints older than the limit-th verified one, oldest first; those whose manifest can't be read or is of a newer format are left for a person.
- * dry: only counts. *removed (may be NULL) is the number. */
-enum pawl_status store_retain(struct store *s, const struct retention *r, bool dry, size_t *removed, struct err *err);
+ * *removed (may be NULL) is their number. */
+enum pawl_status store_retain(struct store *s, const struct retention *r, size_t *removed, struct err *err);
 
 /* --- one save */
 

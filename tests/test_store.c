@@ -356,10 +356,12 @@ static void retention_keeps_newest_verified_best_and_resumed(void **state)
     assert_int_equal(mkdir(RUN "/checkpoint-5", 0777), 0); /* somebody else's */
     put(RUN "/checkpoint-70/adapter_config.json", "{}", 2);
     struct retention r = {.limit = 3, .resumed_from = "checkpoint-20", .best = "checkpoint-30"};
-    assert_int_equal(store_retain(s, &r, true, &removed, &err), PAWL_OK);
+    r.dry_run = true;
+    assert_int_equal(store_retain(s, &r, &removed, &err), PAWL_OK);
+    r.dry_run = false;
     assert_int_equal(removed, 1);
     assert_true(verifies("checkpoint-10"));
-    assert_int_equal(store_retain(s, &r, false, &removed, &err), PAWL_OK);
+    assert_int_equal(store_retain(s, &r, &removed, &err), PAWL_OK);
     assert_int_equal(removed, 1);
     /* 70 is damaged: 60, 50 and 40 are the three; 20 and 30 by name. */
     assert_false(file_exists(RUN "/checkpoint-10"));
@@ -372,12 +374,12 @@ static void retention_keeps_newest_verified_best_and_resumed(void **state)
     assert_true(file_exists(RUN "/checkpoint-70"));
 
     r = (struct retention){.limit = 1};
-    assert_int_equal(store_retain(s, &r, false, &removed, &err), PAWL_OK);
+    assert_int_equal(store_retain(s, &r, &removed, &err), PAWL_OK);
     assert_int_equal(removed, 3);
     assert_true(verifies("checkpoint-60") && verifies("checkpoint-50")); /* never fewer than two */
     r.limit = 0;
     save(s, 80);
-    assert_int_equal(store_retain(s, &r, false, &removed, &err), PAWL_OK);
+    assert_int_equal(store_retain(s, &r, &removed, &err), PAWL_OK);
     assert_int_equal(removed, 0);
     no_temporaries();
     store_close(s);
@@ -465,7 +467,7 @@ static void a_newer_format_is_refused_and_never_touched(void **state)
     assert_int_equal(ckpt_newest(&c, NULL, RUN, &err), PAWL_EFORMAT);
     assert_null(c);
     assert_non_null(strstr(err.text, "format_version 2, this program reads up to 1"));
-    assert_int_equal(store_retain(s, &r, false, NULL, &err), PAWL_OK);
+    assert_int_equal(store_retain(s, &r, NULL, &err), PAWL_OK);
     assert_true(file_exists(RUN "/checkpoint-10"));
     assert_false(file_exists(RUN "/checkpoint-20"));
     assert_int_equal(try_save(s, 10, &err), PAWL_EFORMAT);
@@ -636,7 +638,7 @@ static void every_system_call_of_a_removal_may_fail(void **state)
             fault.error = kinds[k].error;
             fault.at = at;
             fault.calls = 0;
-            enum pawl_status st = store_retain(s, &r, false, NULL, &err);
+            enum pawl_status st = store_retain(s, &r, NULL, &err);
             bool over = fault.calls <= at;
             fault.kind = FAULT_NONE;
             store_close(s);
