@@ -24,22 +24,9 @@ enum pawl_status tokenizer_open(struct tokenizer **out, const char *path, struct
 enum pawl_status tokenizer_from_json(struct tokenizer **out, const struct json_value *root, struct err *err);
 void tokenizer_close(struct tokenizer *t); /* NULL is allowed */
 
-/* What a GGUF file says under tokenizer.ggml.*; everything is copied. */
-struct tokenizer_gguf {
-    const char *model;           /* "gpt2" or "llama" */
-    const char *pre;             /* NULL: absent */
-    size_t n_tokens;
-    const char *const *tokens;   /* with token_lens: UTF-8, may hold NUL */
-    const size_t *token_lens;
-    const float *scores;         /* NULL: absent */
-    const int32_t *types;        /* 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; NULL: all normal */
-    size_t n_merges;
-    const char *const *merges;   /* "left right" */
-    const size_t *merge_lens;
-    int add_bos, add_eos, add_space_prefix; /* 0, 1, or -1: absent, the model's default holds */
-    int64_t bos, eos, unk, pad;  /* -1: absent */
-};
-enum pawl_status tokenizer_from_gguf(struct tokenizer **out, const struct tokenizer_gguf *g, struct err *err);
+/* The tokenizer.ggml.* metadata of an open GGUF file, which is not needed afterwards. */
+struct gguf;
+enum pawl_status tokenizer_from_gguf(struct tokenizer **out, const struct gguf *g, struct err *err);
 
 /* A growing list of tokens. Zero-initialise; free with tokens_free. */
 struct tokens {
@@ -59,17 +46,23 @@ enum tokenizer_flags {
 /* Adds the tokens of text to *out. PAWL_EINVAL, with the byte offset, where the text is not UTF-8. */
 enum pawl_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, struct tokens *out, struct err *err);
 
-/* Adds the text of the ids to *out; skip_special leaves out special tokens. Bytes that are not UTF-8 become U+FFFD. An id outside of the vocabulary is nothing. */
-void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool skip_special, struct buf *out);
+enum tokenizer_decode_flags {
+    TOKENIZER_SKIP_SPECIAL = 1, /* special tokens are left out */
+    TOKENIZER_CLEAN_SPACES = 2, /* " ," becomes ",", as llama.cpp does for vocabularies that ask for it; not the text that was encoded */
+};
+
+/* Adds the text of the ids to *out. Bytes that are not UTF-8 become U+FFFD. An id outside of the vocabulary is nothing. */
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, unsigned flags, struct buf *out);
 
 /* The same, token by token: what cannot change any more is added to *out; an unfinished character waits. Zero-initialise; tokenizer_stream_end
  * adds what is left and frees. */
 struct tokenizer_stream {
-    int32_t *ids; /* those since the last place from where decoding gives the same text */
-    size_t n, cap, done;
+    int32_t *ids;      /* those that the text still depends on */
+    size_t n, cap;
+    size_t old;        /* of them, the first `old` are context: their text is out already */
 };
-void tokenizer_stream_push(const struct tokenizer *t, struct tokenizer_stream *s, int32_t id, bool skip_special, struct buf *out);
-void tokenizer_stream_end(const struct tokenizer *t, struct tokenizer_stream *s, bool skip_special, struct buf *out);
+void tokenizer_stream_push(const struct tokenizer *t, struct tokenizer_stream *s, int32_t id, unsigned flags, struct buf *out);
+void tokenizer_stream_end(const struct tokenizer *t, struct tokenizer_stream *s, unsigned flags, struct buf *out);
 
 /* The highest id + 1: an embedding needs at least as many rows. */
 size_t tokenizer_size(const struct tokenizer *t);
