@@ -1,6 +1,6 @@
-/* The oracle's backward ops against central differences of its forward ops: for a random R, d/de sum(R f(x + e d)) = sum(g d) with g what backward gives for dy = R.
- * fp32 outputs carry 2^-24 relative, so a difference over 2e is good to 6e-8 |f| / e; with e = 2e-3 the truncation is e^2 f''' / 6, and both together some 1e-4
- * of a directional derivative of random sign: 2e-3 of the sum of magnitudes is allowed. */
+/* The oracle's backward ops against central differences of its forward ops: for a random R, d/de sum(R f(x + e d)) = sum(g d) with g what backward gives for
+ * dy = R. e = 2e-3: truncation is e^2 f''' / 6, rounding of fp32 outputs 6e-8 sqrt(n) |f| / e, both some 1e-4. Allowed: 2e-3, and 2e-3 of a directional derivative
+ * of the usual size, which is sum |g d| / sqrt(n). */
 #include "kernels/base/mem.h"
 #include "kernels/base/fmath.h"
 #include "kernels/ops.h"
