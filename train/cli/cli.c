@@ -129,7 +129,7 @@ static int store(const struct cli_spec *spec, const struct cli_option *o, const 
     return CLI_RUN;
 }
 
-/* --help, -q, -v and --json; CLI_RUN + 1.. is an exit code, so "not mine" has to be told apart by the caller's look at `common` first. */
+/* o is a row of `common`. */
 static int take_common(const struct cli_spec *spec, const struct cli_option *o)
 {
     if (o == &common[OPTION_HELP]) {

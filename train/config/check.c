@@ -50,10 +50,29 @@ static enum pawl_status check_targets(struct loader *l)
     return PAWL_OK;
 }
 
+/* An entry that a --set added may lack what load_dataset asks for. */
+static enum pawl_status check_parts(struct loader *l, const char *key, struct dataset_config *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct dataset_config *d = &parts[i];
+
+        if (!d->path) return loader_fail(l, key, "%s.%zu.path: missing: expected a file, a directory or the id of a data set", key, i);
+        if (d->chat_template && !strcmp(d->chat_template, "jinja") && !d->chat_template_jinja)
+            return loader_fail(l, key, "%s.%zu.chat_template: jinja needs chat_template_jinja: a file or the template itself", key, i);
+        if (strcmp(d->path, "json") != 0 || !d->data_files.n) continue;
+        free(d->path); /* the builder's name of Hugging Face's datasets: the files stand in data_files */
+        d->path = xstrdup(".");
+    }
+    return PAWL_OK;
+}
+
 static enum pawl_status check_data(struct loader *l)
 {
     struct config *c = l->config;
+    enum pawl_status st;
 
+    if ((st = check_parts(l, "datasets", c->datasets, c->ndatasets)) != PAWL_OK) return st;
+    if ((st = check_parts(l, "test_datasets", c->test_datasets, c->ntest_datasets)) != PAWL_OK) return st;
     if (c->val_set_size >= 1 && c->val_set_size != floor(c->val_set_size))
         return loader_fail(l, "val_set_size", "expected a share below 1 or a whole number of examples, found %g", c->val_set_size);
     if (c->val_set_size > 0 && c->ntest_datasets) return loader_fail(l, "val_set_size", "there are test_datasets as well: expected one kind of held-out data");
@@ -64,15 +83,6 @@ static enum pawl_status check_data(struct loader *l)
     if (c->chat_template_jinja && strcmp(c->chat_template, "jinja") != 0) {
         free(c->chat_template);
         c->chat_template = xstrdup("jinja");
-    }
-    for (size_t i = 0; i < c->ndatasets; i++) {
-        struct dataset_config *d = &c->datasets[i];
-
-        if (d->chat_template && !strcmp(d->chat_template, "jinja") && !d->chat_template_jinja)
-            return loader_fail(l, "datasets", "datasets.%zu.chat_template: jinja needs chat_template_jinja", i);
-        if (strcmp(d->path, "json") != 0 || !d->data_files.n) continue;
-        free(d->path); /* the builder's name of Hugging Face's datasets: the files stand in data_files */
-        d->path = xstrdup(".");
     }
     return PAWL_OK;
 }

@@ -38,8 +38,8 @@ struct str_map {
 
 struct dataset_config {
     char *path;                     /* as written; locate.h turns it into a path */
-    char *name, *split, *revision;  /* of a hub data set; name and split also pick files NAME/SPLIT... in it; NULL: not given */
-    struct str_list data_files;     /* within path; none: everything there */
+    char *name, *split, *revision;  /* of a hub data set; NULL: not given */
+    struct str_list data_files;     /* only these, within path; none: everything there */
     int type;                       /* enum dataset_type */
     int style;                      /* enum dataset_style, DATASET_ALPACA only */
     char *field;                    /* completion: default "text" */
@@ -146,7 +146,7 @@ struct config {
 };
 
 /* Reads path, then applies sets[0..nsets) ("key=value", dotted for nested keys: "datasets.0.path=a.jsonl"; the value is YAML), checks each value and
- * how they go together. Says on stderr which keys have no meaning here. Errors: "FILE:LINE:COLUMN: key: expected, found, what to do"; "--set KEY" in place of FILE. */
+ * how they go together. Says on stderr which keys have no meaning here. Errors: "FILE:LINE:COLUMN: key: expected, found, what to do", or "--set: key: ...". */
 enum pawl_status config_load(struct config **out, const char *path, const char *const *sets, size_t nsets, struct err *err);
 void config_free(struct config *c); /* NULL is allowed */
 

@@ -9,7 +9,7 @@ struct loader {
     const char *path;    /* of the file */
     const char *set;     /* the key of the --set in hand; NULL while the file is read */
     yaml_document_t *doc;
-    char **given;        /* a slot for each row of config_keys: where it was written, "FILE:LINE:COLUMN" or "--set KEY"; NULL: not given */
+    char **given;        /* a slot for each row of config_keys: where it was written, "FILE:LINE:COLUMN" or "--set"; NULL: not given */
     char *eval_strategy, *save_strategy; /* as transformers has them; become *_steps, *s_per_epoch once all keys are known */
     char *eval_strategy_at, *save_strategy_at;
     struct buf unused;   /* names of keys without meaning here */
