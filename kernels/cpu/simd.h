@@ -1,0 +1,214 @@
+/* Vectors of VL 32-bit lanes in GCC's vector extension, with intrinsics where the language has no word for an instruction.
+ * VL is 16 (AVX-512), 8 (AVX2 and FMA) or 4 (portable: what every compiler target has). No libm: results depend on the instruction set only. */
+#ifndef PAWL_CPU_SIMD_H
+#define PAWL_CPU_SIMD_H
+
+#include "kernels/base/dtype.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VL 16
+#elif defined(__AVX2__)
+#define VL 8
+#else
+#define VL 4
+#endif
+
+typedef float vf __attribute__((vector_size(4 * VL)));
+typedef int32_t vi __attribute__((vector_size(4 * VL)));
+typedef uint32_t vu __attribute__((vector_size(4 * VL)));
+typedef uint16_t vh __attribute__((vector_size(2 * VL)));
+typedef double vd __attribute__((vector_size(8 * VL)));
+
+/* The same in memory: any alignment, any type behind the pointer. */
+typedef float vf_mem __attribute__((vector_size(4 * VL), aligned(4), may_alias));
+typedef uint16_t vh_mem __attribute__((vector_size(2 * VL), aligned(2), may_alias));
+
+#define UNROLL _Pragma("GCC unroll 32")
+
+static inline vf vload(const void *p) { return *(const vf_mem *)p; }
+static inline void vstore(void *p, vf x) { *(vf_mem *)p = x; }
+
+static inline vf vsplat(float x)
+{
+#if VL == 16
+    return _mm512_set1_ps(x);
+#elif VL == 8
+    return _mm256_set1_ps(x);
+#else
+    return (vf){x, x, x, x};
+#endif
+}
+
+/* a b + c: one rounding where the instruction set has fma, two in the portable one. */
+static inline vf vfma(vf a, vf b, vf c)
+{
+#if VL == 16
+    return _mm512_fmadd_ps(a, b, c);
+#elif VL == 8
+    return _mm256_fmadd_ps(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* yes where mask's lanes are all ones, no where they are 0 (the result of a vector comparison). */
+static inline vf vselect(vi mask, vf yes, vf no)
+{
+    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+
+/* a > b ? a : b, so b where one of them is NaN. */
+static inline vf vmax(vf a, vf b)
+{
+#if VL == 16
+    return _mm512_max_ps(a, b);
+#elif VL == 8
+    return _mm256_max_ps(a, b);
+#else
+    return vselect(a > b, a, b);
+#endif
+}
+
+static inline vf vsqrt(vf x)
+{
+#if VL == 16
+    return _mm512_sqrt_ps(x);
+#elif VL == 8
+    return _mm256_sqrt_ps(x);
+#else
+    for (int i = 0; i < VL; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+
+/* Horizontal forms: halves folded onto each other, in this order. */
+static inline float vsum(vf x)
+{
+    float t[VL];
+
+    vstore(t, x);
+    for (int n = VL / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++) t[i] += t[i + n];
+    return t[0];
+}
+
+static inline float vmax_of(vf x)
+{
+#if VL == 16
+    return _mm512_reduce_max_ps(x);
+#else
+    float m = x[0];
+
+    for (int i = 1; i < VL; i++) m = x[i] > m ? x[i] : m;
+    return m;
+#endif
+}
+
+/* 2^x: relative error below 2e-7; 0 below -126, infinite above 128, NaN stays NaN.
+ * x = n + f, |f| <= 1/2; 2^f by its Taylor polynomial of degree 6 in f ln 2; n goes into the exponent. */
+static inline vf vexp2(vf x)
+{
+    const float magic = 0x1.8p23f; /* adding it leaves round(x) in the low bits */
+    vf big = vselect(x > 128.0f, vsplat(128.0f), x);
+    vf shifted = big + magic;
+    vf f = big - (shifted - magic);
+    vi n = (vi)shifted << 23; /* the bits of magic above fall out */
+    vf p = vsplat(1.5403530e-4f);
+
+    p = vfma(p, f, vsplat(1.3333558e-3f));
+    p = vfma(p, f, vsplat(9.6181291e-3f));
+    p = vfma(p, f, vsplat(5.5504109e-2f));
+    p = vfma(p, f, vsplat(2.4022651e-1f));
+    p = vfma(p, f, vsplat(6.9314718e-1f));
+    p = vfma(p, f, vsplat(1.0f));
+    p = (vf)((vi)p + n);
+    return vselect(x < -126.0f, (vf){0}, p);
+}
+
+#define LOG2E 1.44269504088896340736f
+#define LN2 0.69314718055994530942f
+
+static inline vf vexp(vf x)
+{
+    return vexp2(x * LOG2E);
+}
+
+static inline vf vsigmoid(vf x)
+{
+    return 1.0f / (1.0f + vexp(-x));
+}
+
+/* bf16 in memory. Rounding is to nearest even, NaN stays NaN, as bf16_from_f32(). */
+static inline vf vload_bf16(const bf16 *p)
+{
+    vu u = __builtin_convertvector(*(const vh_mem *)p, vu);
+
+    return (vf)(u << 16);
+}
+
+static inline vu vround_bf16_bits(vf x)
+{
+    vu u = (vu)x;
+    vu r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    vu nan = (vu)(x != x);
+
+    return (nan & ((u >> 16) | 0x40)) | (~nan & r);
+}
+
+static inline vf vround_bf16(vf x)
+{
+    return (vf)(vround_bf16_bits(x) << 16);
+}
+
+static inline void vstore_bf16(bf16 *p, vf x)
+{
+    *(vh_mem *)p = __builtin_convertvector(vround_bf16_bits(x), vh);
+}
+
+/* The lanes of a and b, alternating: the lower and the upper half of the result. */
+#if VL == 16
+#define ZIP_LO ((vi){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23})
+#elif VL == 8
+#define ZIP_LO ((vi){0, 8, 1, 9, 2, 10, 3, 11})
+#else
+#define ZIP_LO ((vi){0, 4, 1, 5})
+#endif
+static inline vf vzip_lo(vf a, vf b) { return __builtin_shuffle(a, b, ZIP_LO); }
+static inline vf vzip_hi(vf a, vf b) { return __builtin_shuffle(a, b, ZIP_LO + VL / 2); }
+
+/* Transposes a square of VL x VL 32-bit words held in r[0..VL): log2(VL) rounds, each exchanges off-diagonal squares of s x s. */
+static inline void vtranspose(vf r[VL])
+{
+#if VL == 16
+    const vi lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif VL == 8
+    const vi lane = {0, 1, 2, 3, 4, 5, 6, 7};
+#else
+    const vi lane = {0, 1, 2, 3};
+#endif
+#define EXCHANGE(s)                                                                                     \
+    UNROLL for (int i = 0; i < VL; i++) if (!(i & (s))) {                                               \
+        vf a = r[i], b = r[i + (s)];                                                                    \
+        vi upper = (lane & (s)) != 0;                                                                   \
+        r[i] = __builtin_shuffle(a, b, (~upper & lane) | (upper & (lane - (s) + VL)));                  \
+        r[i + (s)] = __builtin_shuffle(a, b, (~upper & (lane + (s))) | (upper & (lane + VL)));          \
+    }
+#if VL >= 16
+    EXCHANGE(8)
+#endif
+#if VL >= 8
+    EXCHANGE(4)
+#endif
+    EXCHANGE(2)
+    EXCHANGE(1)
+#undef EXCHANGE
+}
+
+#endif

@@ -1,0 +1,75 @@
+/* c (rows, columns) (+)= block (rows, words) panel (words, columns): sums stay in registers while the words go by.
+ * A step loads one row of the panel (TILE_VECTORS vectors, from L2) and, for each row, broadcasts one word of the block (from L1 or L2): with 14 rows of 2 vectors 16 loads feed 28
+ * multiply-adds, so the two multipliers of a core are the limit, not its loads. One function for each number of rows, so that a short block costs what it has. */
+#include "kernels/cpu/cpu.h"
+
+static inline __attribute__((always_inline)) vf multiply_add(vf a, vf b, vf c)
+{
+#if PAIRS
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+#else
+    return vfma(a, b, c);
+#endif
+}
+
+static inline __attribute__((always_inline)) void run(int rows, int vectors, int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride,
+                                                      bool add)
+{
+    vf sum[TILE_ROWS][TILE_VECTORS], b[TILE_VECTORS];
+
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = (vf){0};
+    if (add) {
+        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = vload(c + i * c_stride + v * VL);
+    }
+    for (; words > 0; words--) {
+        UNROLL for (int v = 0; v < vectors; v++) b[v] = vload(panel + v * VL);
+        UNROLL for (int i = 0; i < rows; i++) {
+            vf a = vsplat(block[i * stride]);
+            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = multiply_add(a, b[v], sum[i][v]);
+        }
+        block++;
+        panel += TILE_COLS;
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) vstore(c + i * c_stride + v * VL, sum[i][v]);
+}
+
+typedef void tile_fn(int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride, bool add);
+
+#define TILE(rows)                                                                                                                                       \
+    static void tile_##rows##_1(int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride, bool add)              \
+    {                                                                                                                                                    \
+        run(rows, 1, words, block, stride, panel, c, c_stride, add);                                                                                    \
+    }                                                                                                                                                    \
+    static void tile_##rows##_2(int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride, bool add)              \
+    {                                                                                                                                                    \
+        run(rows, 2, words, block, stride, panel, c, c_stride, add);                                                                                    \
+    }
+TILE(1) TILE(2) TILE(3) TILE(4)
+#if TILE_ROWS > 4
+TILE(5) TILE(6)
+#endif
+#if TILE_ROWS > 6
+TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+#endif
+
+#define ENTRY(rows) {tile_##rows##_1, tile_##rows##_2}
+static tile_fn *const tiles[TILE_ROWS][TILE_VECTORS] = {
+    ENTRY(1), ENTRY(2), ENTRY(3), ENTRY(4),
+#if TILE_ROWS > 4
+    ENTRY(5), ENTRY(6),
+#endif
+#if TILE_ROWS > 6
+    ENTRY(7), ENTRY(8), ENTRY(9), ENTRY(10), ENTRY(11), ENTRY(12), ENTRY(13), ENTRY(14),
+#endif
+};
+
+void tile_run(int rows, int vectors, int64_t words, const word *block, int64_t block_stride, const word *panel, float *c, int64_t c_stride, bool add)
+{
+    tiles[rows - 1][vectors - 1](words, block, block_stride, panel, c, c_stride, add);
+}
+
+void tile_sweep(int rows, int64_t cols, int64_t words, const word *block, int64_t block_stride, const word *panels, int64_t panel_stride, float *c, int64_t c_stride, bool add)
+{
+    for (int64_t n = 0; n < cols; n += TILE_COLS, panels += panel_stride)
+        tile_run(rows, (int)ceil_div(min64(cols - n, TILE_COLS), VL), words, block, block_stride, panels, c + n, c_stride, add);
+}
