@@ -53,7 +53,7 @@ packages() {
 choose() {
     awk -F '\t' -v train="$train" -v heldout="$heldout" '
         # Backslash first. Control characters do not occur in the index but would not be JSON.
-        function quoted(s) { gsub(/\\/, "\\\\", s); gsub(/"/, "\\\"", s); gsub(/[\001-\037]/, " ", s); return "\"" s "\"" }
+        function quoted(s) { gsub(/\\/, "\\\\\\\\", s); gsub(/"/, "\\\"", s); gsub(/[\001-\037]/, " ", s); return "\"" s "\"" }
         function flush(   i) {
             if (n >= 300)
                 for (i = 1; i <= n && i <= heldout + train; i++) print (i <= heldout ? "heldout" : "train") "\t" line[i]
