@@ -389,29 +389,25 @@ void dataset_compare(struct dataset *train, const struct dataset *held_out, bool
 
 /* --- opening */
 
-/* Errors among the findings stop a run. */
-static enum pawl_status check_findings(const struct dataset *d, struct err *err)
+/* Errors among the findings stop a run, and so does an empty result. */
+enum pawl_status dataset_verdict(const struct dataset *d, struct err *err)
 {
+    const struct dataset_counts *c = &d->counts;
+    const char *first = d->storage->n && d->storage->part[0].files.n ? d->storage->part[0].files.path[0] : "datasets";
+
     for (int k = 0; k < FINDING_KINDS; k++) {
         struct buf places = {0};
 
         if (!finding_info[k].error || d->findings.count[k] == 0) continue;
         finding_places(&d->findings, (enum finding)k, &places);
-        err_set(err, PAWL_EINVAL, "%s: %lld (%s): %s; %s", finding_info[k].what, (long long)d->findings.count[k], places.data, finding_info[k].meaning,
-                finding_info[k].advice);
+        err_set(err, PAWL_EINVAL, "%s: %lld (%s): %s; %s", finding_info[k].what, (long long)d->findings.count[k], places.data, finding_info[k].meaning, finding_info[k].advice);
         buf_free(&places);
         return PAWL_EINVAL;
     }
-    return PAWL_OK;
-}
-
-static enum pawl_status nothing_left(const struct dataset *d, const struct dataset_config *parts, const struct dataset_options *opt, struct err *err)
-{
-    const struct dataset_counts *c = &d->counts;
-
-    if (c->lines == 0) return err_set(err, PAWL_EINVAL, "%s: the data set is empty: no record in %zu files", parts[0].path, d->storage->n ? d->storage->part[0].files.n : 0);
-    return err_set(err, PAWL_EINVAL, "%s: no example is left of %lld records: %lld longer than sequence_len %lld, %lld without a supervised token, %lld that could not be read", parts[0].path,
-                   (long long)c->lines, (long long)c->dropped, (long long)opt->sequence_len, (long long)c->unsupervised, (long long)c->bad);
+    if (d->n) return PAWL_OK;
+    if (c->lines == 0) return err_set(err, PAWL_EINVAL, "%s: the data set is empty: there is no record in it", first);
+    return err_set(err, PAWL_EINVAL, "%s: no example is left of %lld records: %lld too long for sequence_len, %lld without a supervised token, %lld that could not be read", first,
+                   (long long)c->lines, (long long)c->dropped, (long long)c->unsupervised, (long long)c->bad);
 }
 
 static void say_counts(const struct dataset *d, const struct dataset_options *opt)
@@ -447,11 +443,7 @@ enum pawl_status dataset_open(struct dataset **out, const struct dataset_config 
     }
     find_duplicates(d);
     if (!opt->quiet) findings_warn(&d->findings);
-    if ((st = check_findings(d, err)) != PAWL_OK) goto done;
-    if (d->n == 0) {
-        st = nothing_left(d, parts, opt, err);
-        goto done;
-    }
+    if (!opt->inspect && (st = dataset_verdict(d, err)) != PAWL_OK) goto done;
     if (!opt->quiet) say_counts(d, opt);
     *out = d;
     d = NULL;
@@ -546,4 +538,27 @@ const struct dataset_counts *dataset_counts(const struct dataset *d)
 const struct findings *dataset_findings(const struct dataset *d)
 {
     return &d->findings;
+}
+
+/* 1, 2 or 5 times a power of ten, at least x. */
+static int round_up(int x)
+{
+    static const int steps[] = {1, 2, 5};
+
+    for (int power = 1;; power *= 10) {
+        for (int i = 0; i < 3; i++) {
+            if (steps[i] * power >= x) return steps[i] * power;
+        }
+    }
+}
+
+struct histogram dataset_histogram(const struct dataset *d)
+{
+    struct histogram h = {0};
+
+    for (size_t i = 0; i < d->n; i++) h.longest = (int)d->kept[i].length > h.longest ? (int)d->kept[i].length : h.longest;
+    h.width = round_up((h.longest + HISTOGRAM_BARS - 1) / HISTOGRAM_BARS);
+    h.bars = (h.longest + h.width - 1) / h.width;
+    for (size_t i = 0; i < d->n; i++) h.count[((int)d->kept[i].length - 1) / h.width]++;
+    return h;
 }

@@ -29,6 +29,7 @@ struct dataset_options {
     int threads;                      /* 0: all cores */
     const char *cache_dir;            /* NULL: nothing is kept on disk */
     bool quiet;                       /* no counts and warnings on stderr: whoever asks prints them himself */
+    bool inspect;                     /* findings that are errors, and nothing left, do not fail: whoever asks shows them */
 };
 
 /* The options that stand in a configuration, which must outlive them; tokenizer, chat, vocab and cache_dir are left for the caller. */
@@ -80,5 +81,15 @@ struct dataset_counts {
 };
 const struct dataset_counts *dataset_counts(const struct dataset *d);
 const struct findings *dataset_findings(const struct dataset *d);
+/* What training on d would be refused for: PAWL_OK, or as dataset_open without inspect. */
+enum pawl_status dataset_verdict(const struct dataset *d, struct err *err);
+
+/* How many examples have which length: bar i counts lengths i * width + 1 .. (i + 1) * width. */
+#define HISTOGRAM_BARS 16
+struct histogram {
+    int width, bars, longest;
+    int64_t count[HISTOGRAM_BARS];
+};
+struct histogram dataset_histogram(const struct dataset *d);
 
 #endif

@@ -350,6 +350,7 @@ static enum pawl_status read_record(struct work *w, const char *text, const stru
 enum pawl_status reading_chunk(const struct reading *r, const char *path, const struct source_chunk *in, struct chunk *out, struct err *err)
 {
     struct work w = {.r = r};
+    struct err why = {0}; /* err itself stays untouched where bad records are skipped */
     enum pawl_status st = PAWL_OK;
 
     for (size_t i = 0; i < in->n && st == PAWL_OK; i++) {
@@ -358,7 +359,7 @@ enum pawl_status reading_chunk(const struct reading *r, const char *path, const 
 
         w.line = in->record[i].line;
         w.found = 0;
-        st = read_record(&w, in->text.data, &in->record[i], err);
+        st = read_record(&w, in->text.data, &in->record[i], &why);
         if (st != PAWL_OK && r->opt->skip_bad_lines && !w.fatal) { /* as if it were not there */
             w.payload.len = payload;
             w.notes.len = notes;
@@ -368,7 +369,7 @@ enum pawl_status reading_chunk(const struct reading *r, const char *path, const 
             note(&w, FINDING_BAD_LINE);
             st = PAWL_OK;
         }
-        if (st != PAWL_OK) err_prefix(err, "%s:%lld", path, (long long)w.line);
+        if (st != PAWL_OK) err_set(err, st, "%s:%lld: %.1800s", path, (long long)w.line, why.text);
     }
     if (st == PAWL_OK) {
         buf_add(&w.payload, w.notes.data ? w.notes.data : "", w.notes.len);
