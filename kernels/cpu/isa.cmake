@@ -24,3 +24,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   pawl_cpu_variant(avx512 f32 ${AVX512})
   pawl_cpu_variant(avx512bf16 bf16 ${AVX512} -mavx512bf16)
 endif()
+
+# `cmake --build DIR --target pawl_bench_kernels`: every op against this machine's peak.
+add_executable(pawl_bench_kernels EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/scripts/bench/kernels.c)
+target_link_libraries(pawl_bench_kernels PRIVATE pawl_kernels)

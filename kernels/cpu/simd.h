@@ -111,33 +111,39 @@ static inline float vmax_of(vf x)
 #endif
 }
 
-/* 2^x: relative error below 2e-7; 0 below -126, infinite above 128, NaN stays NaN.
- * x = n + f, |f| <= 1/2; 2^f by its Taylor polynomial of degree 6 in f ln 2; n goes into the exponent. */
-static inline vf vexp2(vf x)
+/* 2^n e^r for |r| <= ln 2 / 2, n in [-126, 128]: a minimax polynomial, relative error 4e-9 and its rounding; n goes into the exponent. */
+static inline vf vexp_reduced(vf r, vi n)
 {
-    const float magic = 0x1.8p23f; /* adding it leaves round(x) in the low bits */
-    vf big = vselect(x > 128.0f, vsplat(128.0f), x);
-    vf shifted = big + magic;
-    vf f = big - (shifted - magic);
-    vi n = (vi)shifted << 23; /* the bits of magic above fall out */
-    vf p = vsplat(1.5403530e-4f);
+    vf p = vsplat(1.381454058e-3f);
 
-    p = vfma(p, f, vsplat(1.3333558e-3f));
-    p = vfma(p, f, vsplat(9.6181291e-3f));
-    p = vfma(p, f, vsplat(5.5504109e-2f));
-    p = vfma(p, f, vsplat(2.4022651e-1f));
-    p = vfma(p, f, vsplat(6.9314718e-1f));
-    p = vfma(p, f, vsplat(1.0f));
-    p = (vf)((vi)p + n);
-    return vselect(x < -126.0f, (vf){0}, p);
+    p = vfma(p, r, vsplat(8.368745446e-3f));
+    p = vfma(p, r, vsplat(4.166838899e-2f));
+    p = vfma(p, r, vsplat(1.666652113e-1f));
+    p = vfma(p, r, vsplat(4.999999404e-1f));
+    p = vfma(p * r, r, r) + 1.0f;
+    return (vf)((vi)p + (n << 23));
 }
 
 #define LOG2E 1.44269504088896340736f
 #define LN2 0.69314718055994530942f
+#define ROUND_MAGIC 0x1.8p23f /* adding it leaves the nearest integer in the low bits */
 
+/* 2^x: relative error below 1e-7; 0 below -126, infinite from 128 on, NaN stays NaN. */
+static inline vf vexp2(vf x)
+{
+    vf big = vselect(x > 128.0f, vsplat(128.0f), x), shifted = big + ROUND_MAGIC;
+    vf y = vexp_reduced((big - (shifted - ROUND_MAGIC)) * LN2, (vi)shifted);
+
+    return vselect(x < -126.0f, (vf){0}, y);
+}
+
+/* e^x, the same. ln 2 is taken away in two parts, the first with so few bits that its product is exact. */
 static inline vf vexp(vf x)
 {
-    return vexp2(x * LOG2E);
+    vf big = vselect(x > 128 * LN2, vsplat(128 * LN2), x), shifted = vfma(big, vsplat(LOG2E), vsplat(ROUND_MAGIC)), n = shifted - ROUND_MAGIC;
+    vf y = vexp_reduced(vfma(n, vsplat(2.12194440e-4f), vfma(n, vsplat(-0.693359375f), big)), (vi)shifted);
+
+    return vselect(x < -126 * LN2, (vf){0}, y);
 }
 
 static inline vf vsigmoid(vf x)
