@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -27,6 +28,13 @@ static void holds(const char *text)
     assert_int_equal(file_read_all(&b, FILE_NAME, 1 << 20, NULL), PAWL_OK);
     assert_string_equal(b.data, text);
     buf_free(&b);
+}
+
+static ino_t inode(void)
+{
+    struct stat info;
+    assert_int_equal(stat(FILE_NAME, &info), 0);
+    return info.st_ino;
 }
 
 static struct jsonl *open_at(int64_t offset)
@@ -144,8 +152,10 @@ static void a_failed_line_can_be_tried_again_in_a_new_file(void **state)
     assert_int_equal(jsonl_append(j, "2", 1, &err), PAWL_OK);
     holds("one\n2\n");
     sync_error = EIO;
+    ino_t before = inode();
     assert_int_equal(jsonl_append(j, "three", 5, &err), PAWL_EIO);
     assert_int_equal(jsonl_append(j, "three", 5, &err), PAWL_OK);
+    assert_true(inode() != before); /* never synced again */
     assert_int_equal(jsonl_append(j, "four", 4, &err), PAWL_OK);
     holds("one\n2\nthree\nfour\n");
     jsonl_close(j);

@@ -40,24 +40,61 @@ static bool fails(void)
     return now;
 }
 
+/* What was done, for the test of the order: "fsync PATH", "rename TO" ... one a line. */
+static struct buf done;
+static bool recording;
+
+static void record_path(const char *call, const char *path)
+{
+    if (recording) buf_addf(&done, "%s %s\n", call, path);
+}
+
+static void record_fd(const char *call, int fd)
+{
+    char link[64], path[1024];
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = recording ? readlink(link, path, sizeof path - 1) : -1;
+    if (n < 0) return;
+    path[n] = 0;
+    const char *run = strstr(path, RUN);
+    record_path(call, run ? run : path);
+}
+
 static size_t shortened(size_t len)
 {
     return fault.kind == FAULT_SHORT && fault.calls - 1 == fault.at && len > 1 ? len / 2 : len;
 }
 
 static int f_open(const char *path, int flags, mode_t mode) { return fails() ? -1 : fsys_real.open(path, flags, mode); }
-static ssize_t f_read(int fd, void *data, size_t len) { return fails() ? -1 : fsys_real.read(fd, data, shortened(len)); }
-static ssize_t f_write(int fd, const void *data, size_t len) { return fails() ? -1 : fsys_real.write(fd, data, shortened(len)); }
+static ssize_t f_read(int fd, void *data, size_t len)
+{
+    record_fd("read", fd);
+    return fails() ? -1 : fsys_real.read(fd, data, shortened(len));
+}
+static ssize_t f_write(int fd, const void *data, size_t len)
+{
+    record_fd("write", fd);
+    return fails() ? -1 : fsys_real.write(fd, data, shortened(len));
+}
 static ssize_t f_pread(int fd, void *data, size_t len, off_t at) { return fails() ? -1 : fsys_real.pread(fd, data, len, at); }
 static ssize_t f_pwrite(int fd, const void *data, size_t len, off_t at) { return fails() ? -1 : fsys_real.pwrite(fd, data, shortened(len), at); }
 /* Nobody pulls the plug here, and a thousand times waiting for the disk takes a minute. */
-static int f_fsync(int fd) { return fails() ? -1 : 0; }
+static int f_fsync(int fd)
+{
+    record_fd("fsync", fd);
+    return fails() ? -1 : 0;
+}
 static int f_fdatasync(int fd) { return fails() ? -1 : 0; }
 static int f_ftruncate(int fd, off_t size) { return fails() ? -1 : fsys_real.ftruncate(fd, size); }
 static int f_fallocate(int fd, int mode, off_t at, off_t len) { return fails() ? -1 : fsys_real.fallocate(fd, mode, at, len); }
 static int f_fadvise(int fd, off_t at, off_t len, int advice) { return fails() ? fault.error : 0; }
 static int f_flock(int fd, int operation) { return fails() ? -1 : fsys_real.flock(fd, operation); }
-static int f_rename(const char *from, const char *to) { return fails() ? -1 : fsys_real.rename(from, to); }
+static int f_rename(const char *from, const char *to)
+{
+    record_path("rename", to);
+    return fails() ? -1 : fsys_real.rename(from, to);
+}
 static int f_symlink(const char *target, const char *path) { return fails() ? -1 : fsys_real.symlink(target, path); }
 static int f_unlink(const char *path) { return fails() ? -1 : fsys_real.unlink(path); }
 static int f_mkdir(const char *path, mode_t mode) { return fails() ? -1 : fsys_real.mkdir(path, mode); }
@@ -181,6 +218,7 @@ static void no_temporaries(void)
 
 static void put(const char *path, const void *data, size_t len)
 {
+    remove(path); /* a file that is cut to nothing and written again is flushed by ext4: thousands of times */
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, len, f), len);
@@ -222,6 +260,53 @@ static void a_committed_save_is_found_and_says_its_state(void **state)
     link_points_to(RUN "/adapter", "checkpoint-20");
     no_temporaries();
     ckpt_free(c);
+    store_close(s);
+}
+
+/* The place of the n-th (from 0) line that begins with call and ends with path; fails where there is none. */
+static size_t place(const char *call, const char *path, int n)
+{
+    char *copy = xstrdup(done.data), *rest = copy, *line;
+    size_t at = 0, found = 0;
+
+    while (!found && (line = strsep(&rest, "\n"))) {
+        size_t len = strlen(line), tail = strlen(path);
+        at++;
+        if (!strncmp(line, call, strlen(call)) && len >= tail && !strcmp(line + len - tail, path) && n-- == 0) found = at;
+    }
+    free(copy);
+    if (!found) fail_msg("no \"%s ...%s\" in\n%s", call, path, done.data);
+    return found;
+}
+
+/* Files, then the manifest, then the directory, then the rename, then the directory above, then what the disk holds is read; only then is it the newest. */
+static void a_save_syncs_in_the_order_that_survives_a_power_cut(void **state)
+{
+    struct store *s = start();
+    struct save *sv = NULL;
+    struct err err = {0};
+
+    recording = true;
+    assert_int_equal(save_begin(&sv, s, 10, &err), PAWL_OK);
+    char *tmp = xstrdup(save_path(sv));
+    assert_int_equal(save_text(sv, "a.json", "{}", 2, &err), PAWL_OK);
+    assert_int_equal(save_text(sv, "b.json", "{}", 2, &err), PAWL_OK);
+    assert_int_equal(save_commit(sv, "{}", NULL, &err), PAWL_OK);
+    recording = false;
+    size_t rename = place("rename", RUN "/checkpoint-10", 0);
+    assert_true(place("write", "a.json", 0) < place("fsync", "a.json", 0));
+    assert_true(place("fsync", "a.json", 0) < place("write", "manifest.json", 0));
+    assert_true(place("fsync", "b.json", 0) < place("write", "manifest.json", 0));
+    assert_true(place("write", "manifest.json", 0) < place("fsync", "manifest.json", 0));
+    assert_true(place("fsync", "manifest.json", 0) < place("fsync", tmp, 0));
+    assert_true(place("fsync", tmp, 0) < rename);
+    int synced = 0; /* the run directory is also synced before, when tmp is made */
+    while (place("fsync", RUN, synced) < rename) synced++;
+    size_t durable = place("fsync", RUN, synced);
+    assert_true(durable < place("read", "checkpoint-10/a.json", 0));
+    assert_true(place("read", "checkpoint-10/b.json", 0) < place("rename", RUN "/adapter", 0));
+    free(tmp);
+    buf_free(&done);
     store_close(s);
 }
 
@@ -495,6 +580,26 @@ static void a_manifest_cannot_name_files_elsewhere(void **state)
     store_close(s);
 }
 
+/* One committed checkpoint for every version of the format that was ever written. */
+static void every_format_version_is_read(void **state)
+{
+    char path[512];
+    int64_t cursor = 0;
+
+    for (int version = 1; version <= CKPT_FORMAT_VERSION; version++) {
+        snprintf(path, sizeof path, "%s/golden/store/format-%d/checkpoint-7", PAWL_TESTS, version);
+        struct ckpt *c = ckpt_read(path);
+        ckpt_verify(c, &fsys_real, false);
+        if (!c->verified) fail_msg("%s", c->why.text);
+        assert_int_equal(c->format_version, version);
+        assert_int_equal(c->step, 7);
+        assert_int_equal(c->generation, 3);
+        assert_true(json_int64(json_get(c->state, "cursor"), &cursor) && cursor == 49);
+        assert_string_equal(json_string(json_get(c->state, "note"), ""), "a \"fixture\"");
+        ckpt_free(c);
+    }
+}
+
 /* --- every system call failing in turn */
 
 static const struct {
@@ -522,39 +627,42 @@ static void remove_step(const char *prefix)
     dir_list_free(names, n);
 }
 
-/* A run directory with 10 and 20, what `in_way` says at 30, and a later generation running. */
+/* 10 and 20, and what `in_way` says at 30. */
 enum in_way { WAY_FREE, WAY_VERIFIED, WAY_DAMAGED };
-static struct store *prepare(enum in_way in_way)
+static void lay_out(struct store *s, enum in_way in_way)
 {
-    struct store *s;
-
     remove_step("checkpoint-30");
-    s = start();
     if (!file_exists(RUN "/checkpoint-10")) save(s, 10);
     if (!file_exists(RUN "/checkpoint-20")) save(s, 20);
-    if (in_way == WAY_FREE) return s;
-    save(s, 30);
-    store_close(s);
+    if (in_way != WAY_FREE) save(s, 30);
     if (in_way == WAY_DAMAGED) put(RUN "/checkpoint-30/adapter_config.json", "x", 1);
-    return start();
 }
 
-/* Saves 30 with one fault. Whatever happens: what was there verifies; the save is either there, verified, or its failure was said; and the next start, on a
- * system that works, finds all that and saves again. Returns false once the fault is behind the last call. */
-static bool save_with_fault(enum in_way in_way, size_t k, int at)
+static void set_fault(size_t k, int at)
 {
-    struct store *s = prepare(in_way);
-    struct err err = {0};
-    bool over;
-
     fault.kind = kinds[k].kind;
     fault.error = kinds[k].error;
     fault.at = at;
     fault.calls = 0;
-    enum pawl_status st = try_save(s, 30, &err);
-    over = fault.calls <= at;
+}
+
+/* True where the fault's call was never reached. */
+static bool clear_fault(void)
+{
     fault.kind = FAULT_NONE;
-    store_close(s);
+    return fault.calls <= fault.at;
+}
+
+/* Saves 30 with one fault. Whatever happens: what was there verifies, the save is either there, verified, or its failure was said, and the run goes on and saves
+ * again. Returns false once the fault is behind the last call. */
+static bool save_with_fault(struct store *s, enum in_way in_way, size_t k, int at)
+{
+    struct err err = {0};
+
+    lay_out(s, in_way);
+    set_fault(k, at);
+    enum pawl_status st = try_save(s, 30, &err);
+    bool over = clear_fault();
 
     if (!verifies("checkpoint-10") || !verifies("checkpoint-20")) fail_msg("%s at call %d: an older checkpoint is gone", kinds[k].name, at);
     if (st == PAWL_OK && !verifies("checkpoint-30")) fail_msg("%s at call %d: acknowledged, but not there", kinds[k].name, at);
@@ -566,11 +674,8 @@ static bool save_with_fault(enum in_way in_way, size_t k, int at)
     assert_int_equal(ckpt_newest(&c, NULL, RUN, &err), PAWL_OK);
     if (c->step != 30 && (st == PAWL_OK || in_way == WAY_VERIFIED)) fail_msg("%s at call %d: the newest is %lld", kinds[k].name, at, (long long)c->step);
     ckpt_free(c);
-    s = start();
-    no_temporaries();
     if (st != PAWL_OK) save(s, 30);
     assert_int_equal(newest(), 30);
-    store_close(s);
     return !over;
 }
 
@@ -580,10 +685,15 @@ static void every_system_call_of_a_save_may_fail(void **state)
 
     for (enum in_way w = WAY_FREE; w <= WAY_DAMAGED; w++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            struct store *s = start();
             int at = 0;
-            while (save_with_fault(w, k, at)) at++;
+            while (save_with_fault(s, w, k, at)) at++;
             if (at < 20) fail_msg("only %d system calls in a save", at); /* or the table is not used */
             total += at;
+            store_close(s);
+            store_close(start());
+            no_temporaries();
+            assert_int_equal(newest(), 30);
         }
     print_message("%d faults\n", total);
 }
@@ -592,22 +702,19 @@ static void every_system_call_of_a_start_may_fail(void **state)
 {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int at = 0;; at++) {
-            struct store *s = prepare(WAY_FREE);
+            struct store *s = start();
             struct err err = {0};
             uint64_t before = store_generation(s);
 
+            lay_out(s, WAY_FREE);
             store_close(s);
             assert_int_equal(mkdir(RUN "/tmp-pawl-left", 0777), 0);
             put(RUN "/tmp-pawl-left/file", "x", 1);
-            fault.kind = kinds[k].kind;
-            fault.error = kinds[k].error;
-            fault.at = at;
-            fault.calls = 0;
+            set_fault(k, at);
             s = NULL;
             enum pawl_status st = store_open(&s, &faulty, RUN, &err);
             if (st == PAWL_OK) st = store_raise_generation(s, 0, &err);
-            bool over = fault.calls <= at;
-            fault.kind = FAULT_NONE;
+            bool over = clear_fault();
             if (st == PAWL_OK && store_generation(s) <= before) fail_msg("%s at call %d: the generation did not rise", kinds[k].name, at);
             if (st != PAWL_OK && !*err.text) fail_msg("%s at call %d: failed without a word", kinds[k].name, at);
             store_close(s);
@@ -628,19 +735,16 @@ static void every_system_call_of_a_removal_may_fail(void **state)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int at = 0;; at++) {
             remove_step("checkpoint-");
-            struct store *s = prepare(WAY_FREE);
+            struct store *s = start();
             struct retention r = {.limit = 2, .best = "checkpoint-10"};
             struct err err = {0};
 
+            lay_out(s, WAY_FREE);
             save(s, 30);
             save(s, 40);
-            fault.kind = kinds[k].kind;
-            fault.error = kinds[k].error;
-            fault.at = at;
-            fault.calls = 0;
+            set_fault(k, at);
             enum pawl_status st = store_retain(s, &r, NULL, &err);
-            bool over = fault.calls <= at;
-            fault.kind = FAULT_NONE;
+            bool over = clear_fault();
             store_close(s);
             if (st != PAWL_OK && !*err.text) fail_msg("%s at call %d: failed without a word", kinds[k].name, at);
             assert_true(verifies("checkpoint-30") && verifies("checkpoint-40"));
@@ -659,6 +763,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_committed_save_is_found_and_says_its_state, fresh),
+        cmocka_unit_test_setup(a_save_syncs_in_the_order_that_survives_a_power_cut, fresh),
         cmocka_unit_test_setup(the_generation_rises_at_each_start_and_outranks_steps, fresh),
         cmocka_unit_test_setup(the_same_step_of_an_older_generation_is_kept_beside, fresh),
         cmocka_unit_test_setup(a_damaged_one_in_the_way_is_moved_to_bad, fresh),
@@ -668,6 +773,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(any_damaged_byte_of_any_file_is_detected_named_and_passed_over, fresh_and_quiet, loud),
         cmocka_unit_test_setup(a_newer_format_is_refused_and_never_touched, fresh),
         cmocka_unit_test_setup(a_manifest_cannot_name_files_elsewhere, fresh),
+        cmocka_unit_test(every_format_version_is_read),
         cmocka_unit_test_setup_teardown(every_system_call_of_a_save_may_fail, fresh_and_quiet, loud),
         cmocka_unit_test_setup_teardown(every_system_call_of_a_start_may_fail, fresh_and_quiet, loud),
         cmocka_unit_test_setup_teardown(every_system_call_of_a_removal_may_fail, fresh_and_quiet, loud),

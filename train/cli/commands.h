@@ -3,6 +3,7 @@
 #define PAWL_CLI_COMMANDS_H
 
 int cmd_train(int argc, char **argv);
+int cmd_ckpt(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 #endif

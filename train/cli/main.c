@@ -6,6 +6,7 @@
 
 static const struct cli_command commands[] = {
     {"train", cmd_train, "start or resume a run from a YAML file"},
+    {"ckpt", cmd_ckpt, "list, show, verify, prune and compare the checkpoints of a run"},
     {"doctor", cmd_doctor, "what this machine has: devices, instruction sets, libraries, disk, memory"},
     {0},
 };
