@@ -31,8 +31,10 @@ def round_to_nf4(model):
 
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and name != "lm_head":
-            packed, state = bnb.quantize_4bit(module.weight.data, quant_type="nf4", blocksize=64, compress_statistics=True)
-            module.weight.data = bnb.dequantize_4bit(packed, state)
+            weight = module.weight.data
+            # Flattened, as the blocks run: bitsandbytes 0.50.2's CPU kernel restarts them at each row where its length is no multiple of 64.
+            packed, state = bnb.quantize_4bit(weight.reshape(-1), quant_type="nf4", blocksize=64, compress_statistics=True)
+            module.weight.data = bnb.dequantize_4bit(packed, state).reshape(weight.shape)
 
 
 def load_base(directory, mode, attention="sdpa"):

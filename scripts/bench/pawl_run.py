@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""One `pawl train` on generated text, every row full and every token a target; prints the JSON object that scripts/bench/peft.py prints for its side.
+
+    scripts/bench/pawl_run.py --pawl build/pawl --base SmolLM2-135M-Instruct.Q4_1.gguf --batch 4 --length 512 --steps 5
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+CONFIG = """base_model: {base}
+adapter: {adapter}
+load_in_4bit: {four_bit}
+lora_r: 16
+lora_alpha: 32
+lora_dropout: 0.0
+lora_target_linear: true
+datasets:
+  - path: {data}
+    type: completion
+sequence_len: {length}
+truncation: truncate
+sample_packing: false
+micro_batch_size: {batch}
+gradient_accumulation_steps: 1
+max_steps: {steps}
+learning_rate: 2e-4
+device: cpu
+threads: {threads}
+spot: "off"
+output_dir: {out}
+"""
+
+
+def write_text(path, rows, length):
+    """Lines of more tokens than a row holds: words of random letters, two tokens or more each."""
+    rng = random.Random(1)
+    with open(path, "w") as f:
+        for _ in range(rows):
+            words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(4, 9))) for _ in range(length)]
+            print(json.dumps({"text": " ".join(words)}), file=f)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pawl", required=True)
+    parser.add_argument("--base", required=True)
+    parser.add_argument("--mode", choices=["nf4", "stored"], default="nf4", help="NF4, or the blocks of the file as they are")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--length", type=int, default=512)
+    parser.add_argument("--warmup", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="handed on to pawl train")
+    args = parser.parse_args()
+
+    total = args.warmup + args.steps
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        write_text(work / "text.jsonl", total * args.batch, args.length)
+        (work / "run.yaml").write_text(CONFIG.format(
+            base=pathlib.Path(args.base).resolve(), adapter="qlora" if args.mode == "nf4" else "lora", four_bit=str(args.mode == "nf4").lower(),
+            data=work / "text.jsonl", length=args.length, batch=args.batch, steps=total, threads=args.threads, out=work / "run"))
+        start = time.perf_counter()
+        command = [args.pawl, "train", str(work / "run.yaml")] + [w for s in args.set for w in ("--set", s)]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wall, usage = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode:
+            sys.exit(f"pawl train: exit {done.returncode}\n{done.stderr}")
+        lines = [json.loads(line) for line in (work / "run" / "metrics.jsonl").read_text().splitlines()]
+    short = [m["step"] for m in lines if m["tokens"] != args.batch * args.length]
+    if short or len(lines) != total:
+        sys.exit(f"{len(lines)} steps, expected {total} of {args.batch * args.length} tokens; others: {short}")
+    seconds = [m["step_seconds"] for m in lines]
+    print(json.dumps({
+        "peer": "pawl", "mode": args.mode, "batch": args.batch, "length": args.length, "threads": args.threads, "steps": args.steps,
+        "tokens_per_second": statistics.median(m["tokens_per_second"] for m in lines[args.warmup:]),
+        "step_seconds": statistics.median(seconds[args.warmup:]), "all_step_seconds": seconds, "first_loss": lines[0]["loss"], "wall_seconds": wall,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_rss_bytes": usage.ru_maxrss * 1024}))
+
+
+if __name__ == "__main__":
+    main()
