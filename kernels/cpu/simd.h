@@ -143,7 +143,8 @@ static inline vf vexp(vf x)
     vf big = vselect(x > 128 * LN2, vsplat(128 * LN2), x), shifted = vfma(big, vsplat(LOG2E), vsplat(ROUND_MAGIC)), n = shifted - ROUND_MAGIC;
     vf y = vexp_reduced(vfma(n, vsplat(2.12194440e-4f), vfma(n, vsplat(-0.693359375f), big)), (vi)shifted);
 
-    return vselect(x < -126 * LN2, (vf){0}, y);
+    y = vselect(x < -126 * LN2, (vf){0}, y);
+    return vselect(x >= 128 * LN2, vsplat(__builtin_inff()), y); /* 128 LN2 as a float is above 128 ln 2: the exponent alone would make it NaN */
 }
 
 static inline vf vsigmoid(vf x)
