@@ -1,0 +1,661 @@
+/* {{ value|filter(arguments) }} */
+#include "train/text/jinja_eval.h"
+
+#include "kernels/base/utf8.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct jv filter_fn(struct jev *e, struct jv v, const struct jargs *a);
+
+static struct jv text(struct jev *e, struct jv v, const char *method, const struct jargs *a)
+{
+    struct jv s = jstr(e, v);
+
+    s.kind = 0;
+    return jmethod_of(s, method, strlen(method))->call(e, s, a);
+}
+
+static const struct jargs no_arguments = {0};
+
+/* ---- getting parts of values: attribute="a.b.0" ---- */
+
+static struct jv part(struct jev *e, struct jv v, struct jv path)
+{
+    if (path.type == JV_INT) return jitem(e, v, path);
+    if (path.type != JV_STRING) jfail(e, "an attribute must be a string or an integer, not %s", jv_type_name(path));
+    for (size_t at = 0; at <= path.len;) {
+        const char *dot = memchr(path.s + at, '.', path.len - at);
+        size_t end = dot ? (size_t)(dot - path.s) : path.len;
+        bool digits = end > at && end - at < 10;
+        for (size_t i = at; i < end; i++) digits &= path.s[i] >= '0' && path.s[i] <= '9';
+        v = jitem(e, v, digits ? jv_int(strtol(path.s + at, NULL, 10)) : jv_string(path.s + at, end - at));
+        at = end + 1;
+    }
+    return v;
+}
+
+/* The value that an element is sorted or compared by: its attribute if one is asked for, without case unless that is. */
+static struct jv key_of(struct jev *e, struct jv v, struct jv attribute, bool case_sensitive)
+{
+    if (attribute.type != JV_NONE) v = part(e, v, attribute);
+    return v.type == JV_STRING && !case_sensitive ? text(e, v, "lower", &no_arguments) : v;
+}
+
+/* ---- strings ---- */
+
+static struct jv f_lower(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "lower", &no_arguments); }
+static struct jv f_upper(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "upper", &no_arguments); }
+static struct jv f_capitalize(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "capitalize", &no_arguments); }
+static struct jv f_trim(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "strip", a); }
+static struct jv f_string(struct jev *e, struct jv v, const struct jargs *a) { return jstr(e, v); }
+
+static struct jv f_center(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv width = jv_int(jarg_int(e, a, 0, "width", 80));
+
+    return text(e, v, "center", &(struct jargs){.at = &width, .n = 1});
+}
+
+static struct jv f_replace(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv list[3] = {jstr(e, jarg(a, 0, "old", jv_string("", 0))), jstr(e, jarg(a, 1, "new", jv_string("", 0))), jarg(a, 2, "count", jv_none())};
+
+    return text(e, v, "replace", &(struct jargs){.at = list, .n = list[2].type == JV_NONE ? 2 : 3});
+}
+
+static struct jv f_safe(struct jev *e, struct jv v, const struct jargs *a)
+{
+    v = jstr(e, v);
+    v.kind = 1;
+    return v;
+}
+
+static struct jv f_escape(struct jev *e, struct jv v, const struct jargs *a)
+{
+    static const char from[] = "&<>'\"";
+    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+
+    if (v.type == JV_STRING && v.kind == 1) return v;
+    v = jstr(e, v);
+    size_t begin = jtext_begin(e);
+    for (uint32_t i = 0; i < v.len; i++) {
+        const char *k = v.s[i] ? strchr(from, v.s[i]) : NULL;
+        if (k != NULL) buf_adds(e->out, to[k - from]);
+        else buf_addc(e->out, v.s[i]);
+    }
+    v = jtext_end(e, begin);
+    v.kind = 1;
+    return v;
+}
+
+static struct jv f_forceescape(struct jev *e, struct jv v, const struct jargs *a)
+{
+    v = jstr(e, v);
+    v.kind = 0;
+    return f_escape(e, v, a);
+}
+
+/* First letters of words are capitals; words begin behind white space and - ( { [ <. */
+static struct jv f_title(struct jev *e, struct jv v, const struct jargs *a)
+{
+    bool begins = true;
+
+    v = jstr(e, v);
+    size_t begin = jtext_begin(e);
+    for (size_t i = 0, n; i < v.len; i += n) {
+        uint32_t cp = 0;
+        n = jv_offset(v.s + i, v.len - i, 1);
+        utf8_decode(v.s + i, n, &cp);
+        bool between = jv_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
+        struct jv c = text(e, jv_string(v.s + i, n), begins ? "upper" : "lower", &no_arguments);
+        buf_add(e->out, c.s, c.len);
+        begins = between;
+    }
+    return jtext_end(e, begin);
+}
+
+static struct jv f_indent(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv width = jarg(a, 0, "width", jv_int(4)), indent = width;
+    bool first = jv_truth(jarg(a, 1, "first", jv_bool(false))), blank = jv_truth(jarg(a, 2, "blank", jv_bool(false)));
+
+    if (width.type != JV_STRING) indent = jbinary(e, JOP_MUL, jv_string(" ", 1), width);
+    v = jconcat(e, jstr(e, v), jv_string("\n", 1));
+    struct jv lines = text(e, v, "splitlines", &no_arguments);
+    size_t begin = jtext_begin(e);
+    for (uint32_t i = 0; i < lines.list->n; i++) {
+        struct jv line = lines.list->items[i];
+        if (i > 0) buf_addc(e->out, '\n');
+        if (i == 0 ? first : blank || line.len > 0) buf_add(e->out, indent.s, indent.len);
+        buf_add(e->out, line.s, line.len);
+        jsteps(e, 1);
+        if (e->out->len > JINJA_MAX_OUTPUT) jfail(e, "a string of more than 256 MiB");
+    }
+    return jtext_end(e, begin);
+}
+
+static struct jv f_truncate(struct jev *e, struct jv v, const struct jargs *a)
+{
+    int64_t length = jarg_int(e, a, 0, "length", 255), leeway = jarg_int(e, a, 3, "leeway", 5);
+    bool killwords = jv_truth(jarg(a, 1, "killwords", jv_bool(false)));
+    struct jv end = jstr(e, jarg(a, 2, "end", jv_string("...", 3)));
+    int64_t tail = (int64_t)jv_length(end.s, end.len);
+
+    v = jstr(e, v);
+    if (length < tail) jfail(e, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
+    if ((int64_t)jv_length(v.s, v.len) <= length + leeway) return v;
+    size_t cut = jv_offset(v.s, v.len, (size_t)(length - tail));
+    if (!killwords) {
+        size_t space = cut;
+        while (space > 0 && v.s[space - 1] != ' ') space--;
+        if (space > 0) cut = space - 1;
+    }
+    return jconcat(e, jv_string(v.s, cut), end);
+}
+
+static struct jv f_urlencode(struct jev *e, struct jv v, const struct jargs *a)
+{
+    v = jstr(e, v);
+    size_t begin = jtext_begin(e);
+    for (uint32_t i = 0; i < v.len; i++) {
+        unsigned char c = (unsigned char)v.s[i];
+        bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c != 0 && strchr("_.-~/", c) != NULL);
+        if (plain) buf_addc(e->out, (char)c);
+        else buf_addf(e->out, "%%%02X", c);
+    }
+    return jtext_end(e, begin);
+}
+
+static struct jv f_wordcount(struct jev *e, struct jv v, const struct jargs *a)
+{
+    static const struct jargs none = {0};
+
+    return jv_int(text(e, v, "split", &none).list->n);
+}
+
+static struct jv f_format(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv args = a->n_named > 0 ? jv_new_dict(&e->pool, a->n_named) : jv_new_list(&e->pool, JV_A_TUPLE, a->n);
+
+    for (uint32_t i = 0; a->n_named == 0 && i < a->n; i++) jpush(e, args, a->at[i]);
+    for (uint32_t i = 0; i < a->n_named; i++) jv_put(&e->pool, args, jv_string(a->named[i].name, strlen(a->named[i].name)), a->named[i].value);
+    return jformat_percent(e, jstr(e, v), args);
+}
+
+static struct jv f_pprint(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct buf b = {0};
+
+    jv_add_repr(&b, v);
+    return jtake(e, &b);
+}
+
+/* ---- JSON ---- */
+
+static struct jv f_tojson(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv indent = jarg(a, 1, "indent", jv_none()), separators = jarg(a, 2, "separators", jv_none());
+    struct jv_dump how = {.ensure_ascii = jv_truth(jarg(a, 0, "ensure_ascii", jv_bool(false))), .sort_keys = jv_truth(jarg(a, 3, "sort_keys", jv_bool(false)))};
+
+    if (indent.type != JV_NONE && indent.type != JV_STRING) indent = jbinary(e, JOP_MUL, jv_string(" ", 1), indent);
+    if (indent.type == JV_STRING) {
+        how.indent = indent.s;
+        how.indent_len = indent.len;
+    }
+    if (separators.type != JV_NONE) {
+        struct jv item = jitem(e, separators, jv_int(0)), key = jitem(e, separators, jv_int(1));
+        if (item.type != JV_STRING || key.type != JV_STRING) jfail(e, "separators must be two strings");
+        how.item_separator = item.s;
+        how.item_len = item.len;
+        how.key_separator = key.s;
+        how.key_len = key.len;
+    }
+    size_t begin = jtext_begin(e);
+    const char *bad = jv_add_json(e->out, v, &how);
+    if (bad != NULL) jfail(e, "Object of type %s is not JSON serializable", bad);
+    return jtext_end(e, begin);
+}
+
+static struct jv f_from_json(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct json *j = NULL;
+    struct err why = {0};
+
+    v = jstr(e, v);
+    if (json_parse(&j, v.s, v.len, &why) != PAWL_OK) jfail(e, "from_json: %.500s", why.text);
+    /* The tree is copied as text and read again from memory that lives as long as the rendering: a tree of its own would leak where something fails. */
+    struct jv out = jv_from_json(&e->pool, json_root(j));
+    struct jv_list *todo = jv_new_list(&e->pool, JV_A_LIST, 8).list;
+    struct jv holder = {.type = JV_LIST, .list = todo};
+    jv_push(&e->pool, holder, out);
+    for (uint32_t i = 0; i < todo->n; i++) { /* strings still point into the tree */
+        struct jv c = todo->items[i];
+        uint32_t n = c.type == JV_LIST ? c.list->n : c.type == JV_DICT ? c.dict->n : 0;
+        for (uint32_t k = 0; k < n; k++) {
+            struct jv *slots[2] = {c.type == JV_LIST ? &c.list->items[k] : &c.dict->values[k], c.type == JV_DICT ? &c.dict->keys[k] : NULL};
+            for (int s = 0; s < 2; s++) {
+                if (slots[s] == NULL) continue;
+                if (slots[s]->type == JV_STRING || slots[s]->type == JV_BIGINT) slots[s]->s = pool_strndup(&e->pool, slots[s]->s, slots[s]->len);
+                else if (slots[s]->type == JV_LIST || slots[s]->type == JV_DICT) jv_push(&e->pool, holder, *slots[s]);
+            }
+        }
+    }
+    if (out.type == JV_STRING || out.type == JV_BIGINT) out.s = pool_strndup(&e->pool, out.s, out.len);
+    json_free(j);
+    return out;
+}
+
+/* ---- numbers ---- */
+
+static struct jv f_abs(struct jev *e, struct jv v, const struct jargs *a)
+{
+    if (!jv_number(v)) jfail(e, "bad operand type for abs(): '%s'", jv_type_name(v));
+    if (v.type == JV_FLOAT) return jv_float(fabs(v.f));
+    return jinteger(v) < 0 ? jbinary(e, JOP_SUB, jv_int(0), v) : jv_int(jinteger(v));
+}
+
+/* A whole string as a number; false if it is none. */
+static bool parse_number(struct jv v, int base, bool whole, double *f, int64_t *i)
+{
+    char buffer[64], *end;
+    size_t n = 0;
+
+    while (v.len > 0 && (unsigned char)v.s[0] <= ' ') v.s++, v.len--;
+    while (v.len > 0 && (unsigned char)v.s[v.len - 1] <= ' ') v.len--;
+    for (uint32_t k = 0; k < v.len && n + 1 < sizeof buffer; k++)
+        if (v.s[k] != '_') buffer[n++] = v.s[k];
+    buffer[n] = 0;
+    if (n == 0 || n + 1 == sizeof buffer) return false;
+    errno = 0;
+    if (whole) *i = strtoll(buffer, &end, base);
+    else *f = strtod(buffer, &end);
+    return *end == 0 && (errno == 0 || !whole);
+}
+
+static struct jv f_int(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv fallback = jarg(a, 0, "default", jv_int(0));
+    int base = (int)jarg_int(e, a, 1, "base", 10);
+    double f = 0;
+    int64_t i = 0;
+
+    if (v.type == JV_INT || v.type == JV_BIGINT) return v;
+    if (v.type == JV_BOOL) return jv_int(v.b);
+    if (v.type == JV_STRING && base >= 2 && base <= 36 && parse_number(v, base, true, &f, &i)) return jv_int(i);
+    if (v.type == JV_FLOAT) f = v.f;
+    else if (v.type != JV_STRING || !parse_number(v, 10, false, &f, &i)) return fallback;
+    return fabs(f) < 9.2e18 ? jv_int((int64_t)f) : fallback;
+}
+
+static struct jv f_float(struct jev *e, struct jv v, const struct jargs *a)
+{
+    double f = 0;
+    int64_t i = 0;
+
+    if (jv_number(v)) return jv_float(jv_to_double(v));
+    if (v.type == JV_STRING && parse_number(v, 10, false, &f, &i)) return jv_float(f);
+    return jarg(a, 0, "default", jv_float(0));
+}
+
+static struct jv f_round(struct jev *e, struct jv v, const struct jargs *a)
+{
+    int64_t precision = jarg_int(e, a, 0, "precision", 0);
+    struct jv method = jarg(a, 1, "method", jv_string("common", 6));
+    char digits[400];
+
+    if (!jv_number(v)) jfail(e, "type %s doesn't define __round__ method", jv_type_name(v));
+    if (precision < -300 || precision > 300) jfail(e, "a precision of %lld", (long long)precision);
+    double f = jv_to_double(v), scale = pow(10, (double)precision);
+    if (jv_is(method, "ceil")) return jv_float(ceil(f * scale) / scale);
+    if (jv_is(method, "floor")) return jv_float(floor(f * scale) / scale);
+    if (!jv_is(method, "common")) jfail(e, "method must be common, ceil or floor");
+    if (v.type != JV_FLOAT) return v;
+    if (precision < 0) return jv_float(rint(f * scale) / scale);
+    if (fabs(f) > 1e17) return v;
+    snprintf(digits, sizeof digits, "%.*f", (int)precision, f); /* rounds the exact value, halves to even, as Python */
+    return jv_float(strtod(digits, NULL));
+}
+
+static struct jv f_sum(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv attribute = jarg(a, 0, "attribute", jv_none()), sum = jarg(a, 1, "start", jv_int(0));
+    struct jv_list *l = jiterate(e, v);
+
+    for (uint32_t i = 0; i < l->n; i++) sum = jbinary(e, JOP_ADD, sum, attribute.type == JV_NONE ? l->items[i] : part(e, l->items[i], attribute));
+    return sum;
+}
+
+/* ---- sequences ---- */
+
+static struct jv f_length(struct jev *e, struct jv v, const struct jargs *a)
+{
+    switch (v.type) {
+    case JV_UNDEFINED: return jv_int(0);
+    case JV_STRING: jsteps(e, v.len / 16); return jv_int((int64_t)jv_length(v.s, v.len));
+    case JV_DICT: return jv_int(v.dict->n);
+    case JV_LIST:
+        if (v.kind != JV_A_GENERATOR) return jv_int(v.list->n);
+        break;
+    case JV_LOOP: return jv_int(v.loop->items->n);
+    default: break;
+    }
+    jfail(e, "object of type '%s' has no len()", jv_type_name(v));
+}
+
+static struct jv f_first(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv_list *l = jiterate(e, v);
+
+    return l->n > 0 ? l->items[0] : jv_undefined("No first item, sequence was empty.");
+}
+
+static struct jv f_last(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv_list *l = jiterate(e, v);
+
+    return l->n > 0 ? l->items[l->n - 1] : jv_undefined("No last item, sequence was empty.");
+}
+
+static struct jv copy_of(struct jev *e, const struct jv_list *l, enum jv_sequence kind)
+{
+    jroom(e, l->n * sizeof(struct jv));
+    struct jv out = jv_new_list(&e->pool, kind, l->n);
+    for (uint32_t i = 0; i < l->n; i++) jpush(e, out, l->items[i]);
+    return out;
+}
+
+static struct jv f_list(struct jev *e, struct jv v, const struct jargs *a)
+{
+    return copy_of(e, jiterate(e, v), JV_A_LIST);
+}
+
+static struct jv f_reverse(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv out = copy_of(e, jiterate(e, v), v.type == JV_STRING ? JV_A_LIST : JV_A_GENERATOR);
+    struct jv_list *l = out.list;
+
+    for (uint32_t i = 0; i < l->n / 2; i++) {
+        struct jv swap = l->items[i];
+        l->items[i] = l->items[l->n - 1 - i];
+        l->items[l->n - 1 - i] = swap;
+    }
+    if (v.type != JV_STRING) return out;
+    size_t begin = jtext_begin(e);
+    for (uint32_t i = 0; i < l->n; i++) buf_add(e->out, l->items[i].s, l->items[i].len);
+    return jtext_end(e, begin);
+}
+
+static struct jv f_join(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv between = jstr(e, jarg(a, 0, "d", jv_string("", 0))), attribute = jarg(a, 1, "attribute", jv_none());
+    struct jv_list *l = jiterate(e, v);
+    struct jv out = jv_string("", 0);
+
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (i > 0) out = jconcat(e, out, between);
+        out = jconcat(e, out, jstr(e, attribute.type == JV_NONE ? l->items[i] : part(e, l->items[i], attribute)));
+        out.kind = 0;
+    }
+    return out;
+}
+
+static struct jv f_items(struct jev *e, struct jv v, const struct jargs *a)
+{
+    if (v.type == JV_UNDEFINED) return jv_new_list(&e->pool, JV_A_GENERATOR, 0);
+    if (v.type != JV_DICT) jfail(e, "Can only get item pairs from a mapping.");
+    struct jv out = jmethod_of(v, "items", 5)->call(e, v, &no_arguments);
+    out.kind = JV_A_GENERATOR;
+    return out;
+}
+
+/* Merge sort: stable, and n log n whatever the order. keys[i] is what items[i] is compared by. */
+static void sort(struct jev *e, struct jv *items, struct jv *keys, struct jv *room, uint32_t n, bool reverse)
+{
+    if (n < 2) return;
+    uint32_t half = n / 2, i = 0, k = half, out = 0;
+    sort(e, items, keys, room, half, reverse);
+    sort(e, items + half, keys + half, room, n - half, reverse);
+    jsteps(e, n);
+    while (i < half || k < n) {
+        int order = 0;
+        if (i < half && k < n && !jv_compare(keys[i], keys[k], &order))
+            jfail(e, "'<' not supported between instances of '%s' and '%s'", jv_type_name(keys[k]), jv_type_name(keys[i]));
+        bool left = k == n || (i < half && (reverse ? order >= 0 : order <= 0));
+        uint32_t from = left ? i++ : k++;
+        room[2 * out] = items[from];
+        room[2 * out++ + 1] = keys[from];
+    }
+    for (i = 0; i < n; i++) {
+        items[i] = room[2 * i];
+        keys[i] = room[2 * i + 1];
+    }
+}
+
+static void sort_by(struct jev *e, struct jv list, struct jv keys, bool reverse)
+{
+    sort(e, list.list->items, keys.list->items, jalloc(e, list.list->n * 2 * sizeof(struct jv) + 1), list.list->n, reverse);
+}
+
+static struct jv f_sort(struct jev *e, struct jv v, const struct jargs *a)
+{
+    bool reverse = jv_truth(jarg(a, 0, "reverse", jv_bool(false))), sensitive = jv_truth(jarg(a, 1, "case_sensitive", jv_bool(false)));
+    struct jv attribute = jarg(a, 2, "attribute", jv_none()), out = copy_of(e, jiterate(e, v), JV_A_LIST), keys = jv_new_list(&e->pool, JV_A_LIST, out.list->n);
+
+    for (uint32_t i = 0; i < out.list->n; i++) jpush(e, keys, key_of(e, out.list->items[i], attribute, sensitive));
+    sort_by(e, out, keys, reverse);
+    return out;
+}
+
+static struct jv f_dictsort(struct jev *e, struct jv v, const struct jargs *a)
+{
+    bool sensitive = jv_truth(jarg(a, 0, "case_sensitive", jv_bool(false))), reverse = jv_truth(jarg(a, 2, "reverse", jv_bool(false)));
+    struct jv by = jarg(a, 1, "by", jv_string("key", 3));
+
+    if (v.type != JV_DICT) jfail(e, "'%s' object has no attribute 'items'", jv_type_name(v));
+    if (!jv_is(by, "key") && !jv_is(by, "value")) jfail(e, "You can only sort by either \"key\" or \"value\"");
+    struct jv out = jmethod_of(v, "items", 5)->call(e, v, &no_arguments), keys = jv_new_list(&e->pool, JV_A_LIST, out.list->n);
+    for (uint32_t i = 0; i < out.list->n; i++)
+        jpush(e, keys, key_of(e, jv_is(by, "key") ? v.dict->keys[i] : v.dict->values[i], jv_none(), sensitive));
+    sort_by(e, out, keys, reverse);
+    out.kind = JV_A_LIST;
+    return out;
+}
+
+static struct jv extreme(struct jev *e, struct jv v, const struct jargs *a, int sign)
+{
+    bool sensitive = jv_truth(jarg(a, 0, "case_sensitive", jv_bool(false)));
+    struct jv attribute = jarg(a, 1, "attribute", jv_none()), best_key = jv_none();
+    struct jv_list *l = jiterate(e, v);
+    uint32_t best = 0;
+
+    if (l->n == 0) return jv_undefined("No aggregated item, sequence was empty.");
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct jv key = key_of(e, l->items[i], attribute, sensitive);
+        int order = 0;
+        if (i > 0 && !jv_compare(key, best_key, &order)) jfail(e, "'<' not supported between instances of '%s' and '%s'", jv_type_name(key), jv_type_name(best_key));
+        if (i > 0 && order * sign <= 0) continue;
+        best = i;
+        best_key = key;
+    }
+    return l->items[best];
+}
+
+static struct jv f_min(struct jev *e, struct jv v, const struct jargs *a) { return extreme(e, v, a, -1); }
+static struct jv f_max(struct jev *e, struct jv v, const struct jargs *a) { return extreme(e, v, a, 1); }
+
+static struct jv f_unique(struct jev *e, struct jv v, const struct jargs *a)
+{
+    bool sensitive = jv_truth(jarg(a, 0, "case_sensitive", jv_bool(false)));
+    struct jv attribute = jarg(a, 1, "attribute", jv_none()), out = jv_new_list(&e->pool, JV_A_GENERATOR, 0), seen = jv_new_list(&e->pool, JV_A_LIST, 0);
+    struct jv_list *l = jiterate(e, v);
+
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct jv key = key_of(e, l->items[i], attribute, sensitive);
+        if (jcontains(e, seen, key)) continue;
+        jpush(e, seen, key);
+        jpush(e, out, l->items[i]);
+    }
+    return out;
+}
+
+static struct jv f_groupby(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv attribute = jarg(a, 0, "attribute", jv_none()), fallback = jarg(a, 1, "default", jv_none());
+    bool sensitive = jv_truth(jarg(a, 2, "case_sensitive", jv_bool(false)));
+    struct jv items = copy_of(e, jiterate(e, v), JV_A_LIST), keys = jv_new_list(&e->pool, JV_A_LIST, items.list->n), out = jv_new_list(&e->pool, JV_A_LIST, 0);
+
+    for (uint32_t i = 0; i < items.list->n; i++) {
+        struct jv key = part(e, items.list->items[i], attribute);
+        if (key.type == JV_UNDEFINED) key = fallback;
+        jpush(e, keys, key_of(e, key, jv_none(), sensitive));
+    }
+    sort_by(e, items, keys, false);
+    for (uint32_t i = 0, k; i < items.list->n; i = k) {
+        struct jv pair = jv_new_list(&e->pool, JV_A_TUPLE, 2), group = jv_new_list(&e->pool, JV_A_LIST, 0), key = part(e, items.list->items[i], attribute);
+        for (k = i; k < items.list->n && jv_equal(keys.list->items[k], keys.list->items[i]); k++) jpush(e, group, items.list->items[k]);
+        jpush(e, pair, key.type == JV_UNDEFINED ? fallback : key);
+        jpush(e, pair, group);
+        jpush(e, out, pair);
+    }
+    return out;
+}
+
+static struct jv f_batch(struct jev *e, struct jv v, const struct jargs *a)
+{
+    int64_t size = jarg_int(e, a, 0, "linecount", 1);
+    struct jv fill = jarg(a, 1, "fill_with", jv_none()), out = jv_new_list(&e->pool, JV_A_GENERATOR, 0);
+    struct jv_list *l = jiterate(e, v);
+
+    if (size < 1) jfail(e, "batch: at least 1 item a row");
+    for (uint32_t i = 0; i < l->n;) {
+        struct jv row = jv_new_list(&e->pool, JV_A_LIST, 0);
+        for (int64_t k = 0; k < size && (i < l->n || fill.type != JV_NONE); k++) jpush(e, row, i < l->n ? l->items[i++] : fill);
+        jpush(e, out, row);
+    }
+    return out;
+}
+
+/* Columns of as equal a length as can be; the first ones are the longer ones. */
+static struct jv f_slice(struct jev *e, struct jv v, const struct jargs *a)
+{
+    int64_t slices = jarg_int(e, a, 0, "slices", 1);
+    struct jv fill = jarg(a, 1, "fill_with", jv_none()), out = jv_new_list(&e->pool, JV_A_GENERATOR, 0);
+    struct jv_list *l = jiterate(e, v);
+    uint32_t at = 0;
+
+    if (slices < 1 || slices > 100000) jfail(e, "slice: 1 to 100000 slices");
+    for (int64_t s = 0; s < slices; s++) {
+        struct jv row = jv_new_list(&e->pool, JV_A_LIST, 0);
+        int64_t n = l->n / slices + (s < l->n % slices);
+        for (int64_t k = 0; k < n; k++) jpush(e, row, l->items[at++]);
+        if (fill.type != JV_NONE && l->n % slices != 0 && s >= l->n % slices) jpush(e, row, fill);
+        jpush(e, out, row);
+    }
+    return out;
+}
+
+/* ---- other filters and tests over sequences ---- */
+
+/* map, select and reject take None, like anything empty, for no elements. */
+static struct jv_list *elements(struct jev *e, struct jv v)
+{
+    return jiterate(e, jv_truth(v) ? v : jv_undefined(""));
+}
+
+/* The arguments from `from` on. */
+static struct jargs rest(const struct jargs *a, uint32_t from)
+{
+    return (struct jargs){.at = a->at ? a->at + (from < a->n ? from : a->n) : NULL, .n = a->n > from ? a->n - from : 0, .named = a->named, .n_named = a->n_named};
+}
+
+static struct jv f_map(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv attribute = jarg(a, UINT32_MAX, "attribute", jv_none()), fallback = jarg(a, UINT32_MAX, "default", jv_none());
+    struct jv out = jv_new_list(&e->pool, JV_A_GENERATOR, 0);
+    struct jv_list *l = elements(e, v);
+    struct jargs more = rest(a, 1);
+    const char *name = "";
+
+    if (attribute.type == JV_NONE) {
+        struct jv filter = jarg_string(e, a, 0, "filter");
+        name = pool_strndup(&e->pool, filter.s, filter.len);
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct jv item = attribute.type == JV_NONE ? jfilter(e, name, l->items[i], &more) : part(e, l->items[i], attribute);
+        jpush(e, out, item.type == JV_UNDEFINED && attribute.type != JV_NONE && fallback.type != JV_NONE ? fallback : item);
+    }
+    return out;
+}
+
+static struct jv choose(struct jev *e, struct jv v, const struct jargs *a, bool by_attribute, bool keep)
+{
+    struct jv out = jv_new_list(&e->pool, JV_A_GENERATOR, 0), attribute = by_attribute ? jarg(a, 0, NULL, jv_undefined("Missing parameter for attribute name")) : jv_none();
+    uint32_t first = by_attribute;
+    struct jargs more = rest(a, first + 1);
+    struct jv_list *l = elements(e, v);
+    const char *name = NULL;
+
+    if (attribute.type == JV_UNDEFINED) jfail(e, "Missing parameter for attribute name");
+    if (a->n > first) {
+        struct jv test = jarg_string(e, a, first, "test");
+        name = pool_strndup(&e->pool, test.s, test.len);
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct jv item = by_attribute ? part(e, l->items[i], attribute) : l->items[i];
+        if ((name ? jtest(e, name, item, &more) : jv_truth(item)) == keep) jpush(e, out, l->items[i]);
+    }
+    return out;
+}
+
+static struct jv f_select(struct jev *e, struct jv v, const struct jargs *a) { return choose(e, v, a, false, true); }
+static struct jv f_reject(struct jev *e, struct jv v, const struct jargs *a) { return choose(e, v, a, false, false); }
+static struct jv f_selectattr(struct jev *e, struct jv v, const struct jargs *a) { return choose(e, v, a, true, true); }
+static struct jv f_rejectattr(struct jev *e, struct jv v, const struct jargs *a) { return choose(e, v, a, true, false); }
+
+/* ---- anything ---- */
+
+static struct jv f_default(struct jev *e, struct jv v, const struct jargs *a)
+{
+    bool boolean = jv_truth(jarg(a, 1, "boolean", jv_bool(false)));
+
+    return v.type == JV_UNDEFINED || (boolean && !jv_truth(v)) ? jarg(a, 0, "default_value", jv_string("", 0)) : v;
+}
+
+static struct jv f_attr(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv name = jarg_string(e, a, 0, "name");
+
+    if (v.type == JV_DICT) { /* attributes only, no items */
+        const struct jmethod *m = jmethod_of(v, name.s, name.len);
+        if (m == NULL) return jv_undefined("'dict object' has no such attribute");
+    }
+    return jattr(e, v, pool_strndup(&e->pool, name.s, name.len), name.len);
+}
+
+static const struct {
+    const char *name;
+    filter_fn *call;
+} filters[] = {
+    {"abs", f_abs}, {"attr", f_attr}, {"batch", f_batch}, {"capitalize", f_capitalize}, {"center", f_center}, {"count", f_length}, {"d", f_default},
+    {"default", f_default}, {"dictsort", f_dictsort}, {"e", f_escape}, {"escape", f_escape}, {"first", f_first}, {"float", f_float},
+    {"forceescape", f_forceescape}, {"format", f_format}, {"from_json", f_from_json}, {"fromjson", f_from_json}, {"groupby", f_groupby}, {"indent", f_indent},
+    {"int", f_int}, {"items", f_items}, {"join", f_join}, {"last", f_last}, {"length", f_length}, {"list", f_list}, {"lower", f_lower}, {"map", f_map},
+    {"max", f_max}, {"min", f_min}, {"pprint", f_pprint}, {"reject", f_reject}, {"rejectattr", f_rejectattr}, {"replace", f_replace}, {"reverse", f_reverse},
+    {"round", f_round}, {"safe", f_safe}, {"select", f_select}, {"selectattr", f_selectattr}, {"slice", f_slice}, {"sort", f_sort}, {"string", f_string},
+    {"sum", f_sum}, {"title", f_title}, {"tojson", f_tojson}, {"trim", f_trim}, {"truncate", f_truncate}, {"unique", f_unique}, {"upper", f_upper},
+    {"urlencode", f_urlencode}, {"wordcount", f_wordcount},
+};
+
+struct jv jfilter(struct jev *e, const char *name, struct jv v, const struct jargs *a)
+{
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+        if (strcmp(filters[i].name, name) == 0) {
+            jsteps(e, 1);
+            return filters[i].call(e, v, a);
+        }
+    jfail(e, "No filter named '%.100s' found.", name);
+}
