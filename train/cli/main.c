@@ -7,6 +7,8 @@
 static const struct cli_command commands[] = {
     {"train", cmd_train, "start or resume a run from a YAML file"},
     {"ckpt", cmd_ckpt, "list, show, verify, prune and compare the checkpoints of a run"},
+    {"eval", cmd_eval, "loss, perplexity and exact match on held-out data"},
+    {"generate", cmd_generate, "answer prompts, one or a file of them"},
     {"doctor", cmd_doctor, "what this machine has: devices, instruction sets, libraries, disk, memory"},
     {0},
 };

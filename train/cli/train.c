@@ -5,6 +5,7 @@
 #include "kernels/base/mem.h"
 #include "train/config/config.h"
 #include "train/config/locate.h"
+#include "train/run/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,9 +50,12 @@ static void check(const struct config *c)
 int cmd_train(int argc, char **argv)
 {
     struct cli_list sets = {0};
+    struct trainer_options run = {0};
     bool only_check = false, help_keys = false;
     const struct cli_option options[] = {
         {"set", 0, CLI_LIST, &sets, "KEY=VALUE", "override a key; repeatable; datasets.0.path=F for nested ones", 0, 0},
+        {"fresh", 0, CLI_FLAG, &run.fresh, NULL, "move the old run to output_dir/old-TIME and begin anew", 0, 0},
+        {"accept-changes", 0, CLI_FLAG, &run.accept_changes, NULL, "go on although configuration, model or data changed since the checkpoint", 0, 0},
         {"check", 0, CLI_FLAG, &only_check, NULL, "only read the configuration: print it resolved, name files that are not here", 0, 0},
         {"help-keys", 0, CLI_FLAG, &help_keys, NULL, "describe every key of a configuration", 0, 0},
         {0},
@@ -75,16 +79,16 @@ int cmd_train(int argc, char **argv)
         rc = cli_misuse(&spec, "expected RUN.yaml");
         goto done;
     }
-    if (!only_check) { /* the seam: run_train(config, ...) of train/run/trainer.h */
-        rc = cli_misuse(&spec, "expected --check");
-        goto done;
-    }
     if (config_load(&config, argv[0], sets.at, sets.n, &err) != PAWL_OK) {
         rc = cli_fail(&err);
         goto done;
     }
-    check(config);
-    rc = 0;
+    if (only_check) {
+        check(config);
+        rc = 0;
+    } else {
+        rc = run_train(config, &run, &err) == PAWL_OK ? 0 : cli_fail(&err);
+    }
 done:
     config_free(config);
     free(sets.at);

@@ -145,7 +145,7 @@ struct config {
     int zero_stage;                 /* 0, 1; CONFIG_AUTO: 1 with more than one rank */
 };
 
-/* Reads path, then applies sets[0..nsets) ("key=value", dotted for nested keys: "datasets.0.path=a.jsonl"; the value is YAML), checks each value and
+/* Reads path (NULL: an empty configuration), then applies sets[0..nsets) ("key=value", dotted for nested keys: "datasets.0.path=a.jsonl"; the value is YAML), checks each value and
  * how they go together. Says on stderr which keys have no meaning here. Errors: "FILE:LINE:COLUMN: key: expected, found, what to do", or "--set: key: ...". */
 enum pawl_status config_load(struct config **out, const char *path, const char *const *sets, size_t nsets, struct err *err);
 void config_free(struct config *c); /* NULL is allowed */

@@ -597,7 +597,7 @@ enum pawl_status config_load(struct config **out, const char *path, const char *
     l.given = xcalloc(config_keys.n, sizeof *l.given);
     for (size_t i = 0; i < config_keys.n; i++) key_reset(&config_keys.keys[i], l.config);
 
-    st = load_file(&l);
+    st = path ? load_file(&l) : PAWL_OK;
     for (size_t i = 0; i < nsets && st == PAWL_OK; i++) st = apply_set(&l, sets[i]);
     if (st == PAWL_OK) st = config_check(&l);
     if (st == PAWL_OK && l.unused.len) log_info("%s: no meaning here, left out: %s", path, l.unused.data);

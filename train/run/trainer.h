@@ -21,7 +21,6 @@
 struct trainer_options {
     bool fresh;          /* move an old run aside and begin anew */
     bool accept_changes; /* resume although the configuration, data or model changed */
-    char *yaml_path;     /* for messages */
 };
 
 /* Where a run stands: all that the next step depends on besides theta and its moments. Saved in the manifest of each checkpoint. */
