@@ -1,0 +1,80 @@
+#!/bin/bash
+# A run that is killed (SIGKILL) at random moments and started again gives the bytes of an uninterrupted one: adapter, moments and metrics.jsonl but for the times,
+# whatever the number of threads and the micro-batch size. On a tiny model, with dropout, shuffling, packing, accumulation and a short last window.
+set -u
+pawl=$1 root=$2 kills=${PAWL_KILLS:-10}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export XDG_CACHE_HOME=$dir/cache
+fail() { echo "FAILED: $*"; exit 1; }
+
+# 61 examples of different lengths
+awk 'BEGIN { for (i = 1; i <= 61; i++) {
+    q = ""; for (k = 0; k < 3 + i * 7 % 23; k++) q = q "word" (i * k % 17) " ";
+    a = ""; for (k = 0; k < 1 + i * 5 % 9; k++) a = a "answer" (i + k) % 10 " ";
+    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", q, a } }' >"$dir/train.jsonl"
+cat >"$dir/run.yaml" <<YAML
+base_model: $root/tests/golden/llama
+datasets:
+  - path: $dir/train.jsonl
+    type: chat_template
+lora_r: 8
+lora_alpha: 16
+lora_dropout: 0.1
+sequence_len: 256
+sample_packing: true
+micro_batch_size: 2
+global_batch_size: 6
+num_epochs: 12
+learning_rate: 2e-3
+warmup_steps: 3
+weight_decay: 0.01
+max_grad_norm: 0.5
+save_steps: 3
+YAML
+run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@"; }
+same() { # DIR WHAT: adapter, moments and metrics of DIR equal the uninterrupted run's
+    for f in adapter_model.safetensors optimizer.safetensors; do
+        cmp "$dir/whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
+    done
+    strip='s/"tokens_per_second".*//'
+    cmp <(sed "$strip" "$dir/whole/metrics.jsonl") <(sed "$strip" "$1/metrics.jsonl") || fail "$2: metrics.jsonl differs"
+}
+
+run "$dir/whole" || fail "the uninterrupted run"
+steps=$(wc -l <"$dir/whole/metrics.jsonl")
+[ "$steps" -ge 20 ] || fail "expected 20 steps or more, found $steps"
+
+run "$dir/other" --set micro_batch_size=5 --set threads=1 --set gradient_checkpointing=true || fail "another micro-batch size"
+same "$dir/other" "micro-batch 5, one thread, checkpointing"
+
+RANDOM=7
+for ((i = 0; i < kills; i++)); do
+    "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/killed" & # not by run: the signal is for pawl, not for a subshell
+    sleep "0.$((RANDOM % 6))$((RANDOM % 10))"
+    kill -9 $! 2>/dev/null && hit=$((${hit:-0} + 1))
+    wait $! 2>/dev/null
+done
+run "$dir/killed" || fail "the run after $kills kills"
+same "$dir/killed" "$kills kills"
+
+# SIGTERM: everything durable, exit 75, and on it goes.
+"$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/asked" &
+sleep 0.3
+kill -TERM $! 2>/dev/null
+wait $!
+rc=$?
+[ $rc = 75 ] || [ $rc = 0 ] || fail "SIGTERM: exit $rc, expected 75"
+run "$dir/asked" || fail "the run after SIGTERM"
+same "$dir/asked" "SIGTERM"
+
+# A finished run says so and changes nothing.
+run "$dir/whole" || fail "a finished run"
+
+# What may not change is refused, by name.
+run "$dir/whole" --set learning_rate=1e-3 2>"$dir/err" && fail "a changed learning rate was taken"
+grep -q 'learning_rate' "$dir/err" || fail "the refusal does not name learning_rate: $(cat "$dir/err")"
+printf '%s\n' '{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}' >>"$dir/train.jsonl"
+run "$dir/whole" 2>"$dir/err" && fail "changed data was taken"
+grep -q 'data' "$dir/err" || fail "the refusal does not name the data: $(cat "$dir/err")"
+echo "resume: $steps steps; ${hit:-0} of $kills kills hit a running process; adapter, moments and metrics equal"
