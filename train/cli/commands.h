@@ -6,6 +6,7 @@ int cmd_train(int argc, char **argv);
 int cmd_ckpt(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_data(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 #endif

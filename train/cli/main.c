@@ -9,6 +9,7 @@ static const struct cli_command commands[] = {
     {"ckpt", cmd_ckpt, "list, show, verify, prune and compare the checkpoints of a run"},
     {"eval", cmd_eval, "loss, perplexity and exact match on held-out data"},
     {"generate", cmd_generate, "answer prompts, one or a file of them"},
+    {"data", cmd_data, "what a run would train on, and what looks wrong in it"},
     {"doctor", cmd_doctor, "what this machine has: devices, instruction sets, libraries, disk, memory"},
     {0},
 };

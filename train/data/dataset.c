@@ -5,6 +5,7 @@
 #include "train/data/cache.h"
 #include "train/data/reading.h"
 
+#include <limits.h>
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -555,10 +556,18 @@ static int round_up(int x)
 struct histogram dataset_histogram(const struct dataset *d)
 {
     struct histogram h = {0};
+    int shortest = INT_MAX;
 
-    for (size_t i = 0; i < d->n; i++) h.longest = (int)d->kept[i].length > h.longest ? (int)d->kept[i].length : h.longest;
-    h.width = round_up((h.longest + HISTOGRAM_BARS - 1) / HISTOGRAM_BARS);
-    h.bars = (h.longest + h.width - 1) / h.width;
-    for (size_t i = 0; i < d->n; i++) h.count[((int)d->kept[i].length - 1) / h.width]++;
+    for (size_t i = 0; i < d->n; i++) {
+        int n = (int)d->kept[i].length;
+
+        h.longest = n > h.longest ? n : h.longest;
+        shortest = n < shortest ? n : shortest;
+    }
+    if (d->n == 0) return h;
+    h.width = round_up((h.longest - shortest) / (HISTOGRAM_BARS - 1) + 1); /* one bar to spare: the first begins at a round number */
+    h.first = (shortest - 1) / h.width * h.width + 1;
+    h.bars = (h.longest - h.first) / h.width + 1;
+    for (size_t i = 0; i < d->n; i++) h.count[((int)d->kept[i].length - h.first) / h.width]++;
     return h;
 }

@@ -84,10 +84,10 @@ const struct findings *dataset_findings(const struct dataset *d);
 /* What training on d would be refused for: PAWL_OK, or as dataset_open without inspect. */
 enum pawl_status dataset_verdict(const struct dataset *d, struct err *err);
 
-/* How many examples have which length: bar i counts lengths i * width + 1 .. (i + 1) * width. */
+/* How many examples have which length: bar i counts those of first + i * width .. first + (i + 1) * width - 1 tokens. */
 #define HISTOGRAM_BARS 16
 struct histogram {
-    int width, bars, longest;
+    int first, width, bars, longest; /* bars is 0 where there is no example */
     int64_t count[HISTOGRAM_BARS];
 };
 struct histogram dataset_histogram(const struct dataset *d);

@@ -80,6 +80,16 @@ static bool is_special(const struct work *w, int32_t id)
 
 /* --- tokens */
 
+static void buf_add_zeros(struct buf *b, size_t len)
+{
+    static const char zeros[4096];
+
+    for (size_t n; len; len -= n) {
+        n = len < sizeof zeros ? len : sizeof zeros;
+        buf_add(b, zeros, n);
+    }
+}
+
 static void mask_reserve(struct work *w)
 {
     if (w->tokens.n <= w->mask_cap) return;
@@ -105,24 +115,21 @@ static size_t token_at(const struct tokens *t, size_t at)
 static enum pawl_status emit(struct work *w, uint64_t hash, uint32_t turn, struct err *err)
 {
     const struct tokens *t = &w->tokens;
-    struct stored_example e = {.hash = hash, .line = w->line, .length = (uint32_t)t->n, .turn = turn};
-    size_t rare = 0, begin = w->payload.len;
-    uint64_t zero = 0;
+    size_t begin = w->payload.len, rare = 0;
+    struct stored_example *e;
 
     if (w->r->bos >= 0 && t->n > 1 && t->ids[0] == w->r->bos && t->ids[1] == w->r->bos) note(w, FINDING_DOUBLED_BOS);
-    buf_add(&w->payload, &e, sizeof e);
+    buf_add_zeros(&w->payload, stored_bytes(t->n));
+    e = (struct stored_example *)(w->payload.data + begin);
+    *e = (struct stored_example){.hash = hash, .line = w->line, .length = (uint32_t)t->n, .turn = turn};
     for (size_t i = 0; i < t->n; i++) {
-        uint32_t word = (uint32_t)t->ids[i] | (i > 0 && w->mask[i] ? TOKEN_SUPERVISED : 0);
-
-        if (w->r->opt->vocab && t->ids[i] >= w->r->opt->vocab) {
-            w->fatal = true;
-            return err_set(err, PAWL_EINVAL, "token id %d, but the model's embedding has %lld rows: the tokenizer belongs to another model", (int)t->ids[i],
-                           (long long)w->r->opt->vocab);
-        }
+        e->tokens[i] = (uint32_t)t->ids[i] | (i > 0 && w->mask[i] ? TOKEN_SUPERVISED : 0);
         rare += w->r->rare[t->ids[i]];
-        buf_add(&w->payload, &word, sizeof word);
+        if (!w->r->opt->vocab || t->ids[i] < w->r->opt->vocab) continue;
+        w->fatal = true;
+        return err_set(err, PAWL_EINVAL, "token id %d, but the model's embedding has %lld rows: the tokenizer belongs to another model", (int)t->ids[i],
+                       (long long)w->r->opt->vocab);
     }
-    buf_add(&w->payload, &zero, stored_bytes(t->n) - (w->payload.len - begin));
     w->examples++;
     if (rare >= 8 && rare * 5 > t->n) note(w, FINDING_UNKNOWN_BYTES);
     return PAWL_OK;
@@ -277,7 +284,7 @@ static void mask_spans(struct work *w)
         if (train) set_mask(w, s->begin, s->eot);
         if (eot[w->r->part->train_on_eos]) set_mask(w, s->eot, s->end);
     }
-    if (last < c->n && c->spans[last].assistant && !special_between(w, c->spans[last].eot, c->spans[last].end)) note(w, FINDING_NO_END_OF_TURN);
+    if (last < c->n && c->spans[last].assistant && !special_between(w, c->spans[last].begin, c->spans[last].end)) note(w, FINDING_NO_END_OF_TURN);
 }
 
 static enum pawl_status emit_chat(struct work *w, uint64_t hash, uint32_t turn, struct err *err)

@@ -219,7 +219,7 @@ static enum pawl_status list_directory(struct files *f, const char *dir, const s
     if (part->data_files.n) {
         st = by_pattern(f, root, &part->data_files, err);
     } else if ((st = walk(f, &other, root, 0, err)) == PAWL_OK) {
-        qsort(f->path, f->n, sizeof *f->path, by_path);
+        if (f->n) qsort(f->path, f->n, sizeof *f->path, by_path);
         if (f->n) st = choose_split(f, root, part, err);
         else if (other) st = files_check_format(other, NULL, 0, err);
         else st = err_set(err, PAWL_EINVAL, "%s: no .jsonl, .json or .gz of these in this directory", root);
