@@ -75,7 +75,7 @@ awk 'NR % 70 == 1' "$HELDOUT" >"$dir/samples.jsonl"
 rm -f "$dir/answers.jsonl"
 "$pawl" generate -q --adapter "$dir/run/adapter" --input "$dir/samples.jsonl" --output "$dir/answers.jsonl" --max-tokens 16
 paste -d '\n' "$dir/samples.jsonl" "$dir/answers.jsonl" |
-    sed -n 's/.*"role":"user","content":"\(.*\)"},{"role":"assistant","content":"\(.*\)"}\]}/\1   [\2]/p; s/.*"text":"\(.*\)","tokens".*/    -> \1/p'
+    sed -n 's/.*"user", "content": "\(.*\)"}, {"role": "assistant", "content": "\(.*\)"}\]}/\1   [\2]/p; s/.*"text":"\(.*\)","tokens".*/    -> \1/p'
 
 say "summary"
 echo "before: $(cat "$dir/before.txt")"

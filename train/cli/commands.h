@@ -7,6 +7,8 @@ int cmd_ckpt(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_data(int argc, char **argv);
+int cmd_data_tokenize(int argc, char **argv);
+int cmd_data_render(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 #endif

@@ -300,7 +300,7 @@ static enum pawl_status dump(const struct rows *rows, const char *path, int64_t 
     return PAWL_OK;
 }
 
-int cmd_data(int argc, char **argv)
+static int inspect(int argc, char **argv)
 {
     struct cli_list sets = {0};
     const char *dump_to = NULL;
@@ -314,7 +314,8 @@ int cmd_data(int argc, char **argv)
         {0},
     };
     const struct cli_spec spec = {
-        "data", "RUN.yaml", "What a run would train on: counts, lengths, rows, steps, what looks wrong in the data, and its first examples.",
+        "data", "RUN.yaml", "What a run would train on: counts, lengths, rows, steps, what looks wrong in the data, and its first examples.\n"
+        "pawl data tokenize and pawl data render (each with --help) show what a model's tokenizer and chat template make of lines on stdin.",
         "pawl data run.yaml --show 5", options, 1, 1, &json,
     };
     struct view v = {0};
@@ -335,4 +336,14 @@ done:
     view_close(&v);
     free(sets.at);
     return rc;
+}
+
+/* `pawl data RUN.yaml`, and two words that stand in the place of a file. */
+int cmd_data(int argc, char **argv)
+{
+    static const struct cli_command words[] = {{"tokenize", cmd_data_tokenize, ""}, {"render", cmd_data_render, ""}};
+
+    for (size_t i = 0; argc > 1 && i < sizeof words / sizeof *words; i++)
+        if (strcmp(argv[1], words[i].name) == 0) return words[i].run(argc - 1, argv + 1);
+    return inspect(argc, argv);
 }

@@ -30,7 +30,7 @@ const struct chat_builtin chat_builtins[] = {
     {"llama2",
      "{% set eos = eos_token if eos_token is defined else '</s>' %}"
      "{% set system = messages[0]['content'] if messages and messages[0]['role'] == 'system' else none %}"
-     "{% for message in messages[1:] if system is not none else messages %}"
+     "{% for message in (messages[1:] if system is not none else messages) %}"
      "{% if message['role'] == 'user' %}"
      "{{ (bos_token if bos_token is defined else '<s>') + '[INST] ' + ('<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' if loop.first and system is not none else '') "
      "+ message['content'] | trim + ' [/INST]' }}"
@@ -41,7 +41,7 @@ const struct chat_builtin chat_builtins[] = {
      "{% set eos = eos_token if eos_token is defined else '</s>' %}"
      "{% set system = messages[0]['content'] if messages and messages[0]['role'] == 'system' else none %}"
      "{{ bos_token if bos_token is defined else '<s>' }}"
-     "{% for message in messages[1:] if system is not none else messages %}"
+     "{% for message in (messages[1:] if system is not none else messages) %}"
      "{% if message['role'] == 'user' %}"
      "{{ '[INST] ' + (system + '\\n\\n' if loop.first and system is not none else '') + message['content'] + ' [/INST]' }}"
      "{% elif message['role'] == 'assistant' %}{% generation %}{{ ' ' + message['content'] | trim + eos }}{% endgeneration %}"
@@ -50,7 +50,7 @@ const struct chat_builtin chat_builtins[] = {
     {"gemma",
      "{{ bos_token if bos_token is defined else '' }}"
      "{% set system = messages[0]['content'] if messages and messages[0]['role'] == 'system' else none %}"
-     "{% for message in messages[1:] if system is not none else messages %}"
+     "{% for message in (messages[1:] if system is not none else messages) %}"
      "{% if message['role'] == 'assistant' %}"
      "{{ '<start_of_turn>model\\n' }}{% generation %}{{ message['content'] | trim + '<end_of_turn>' }}{% endgeneration %}{{ '\\n' }}"
      "{% else %}"

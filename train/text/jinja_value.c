@@ -338,6 +338,16 @@ static void add_items(struct buf *out, const struct jv_list *l)
     }
 }
 
+/* Start, stop and step are not kept; the stop that is written is the nearest one that makes the same elements. */
+static void add_range(struct buf *out, const struct jv_list *l)
+{
+    int64_t from = l->n > 0 ? l->items[0].i : 0, step = l->n > 1 ? l->items[1].i - from : 1;
+
+    buf_addf(out, "range(%lld, %lld", (long long)from, (long long)(from + (int64_t)l->n * step));
+    if (step != 1) buf_addf(out, ", %lld", (long long)step);
+    buf_addc(out, ')');
+}
+
 static void add_dict_repr(struct buf *out, const struct jv_dict *d)
 {
     buf_addc(out, '{');
@@ -352,7 +362,7 @@ static void add_dict_repr(struct buf *out, const struct jv_dict *d)
 
 void jv_add_repr(struct buf *out, struct jv v)
 {
-    static const char *const open[] = {"[", "(", "range(", "<generator ", "dict_items(["}, *const close[] = {"]", ")", ")", ">", "])"};
+    static const char *const open[] = {"[", "(", "", "<generator ", "dict_items(["}, *const close[] = {"]", ")", "", ">", "])"};
 
     switch (v.type) {
     case JV_UNDEFINED: buf_adds(out, "Undefined"); break;
@@ -364,7 +374,8 @@ void jv_add_repr(struct buf *out, struct jv v)
     case JV_STRING: add_string_repr(out, v.s, v.len); break;
     case JV_LIST:
         buf_adds(out, open[v.kind]);
-        add_items(out, v.list);
+        if (v.kind == JV_A_RANGE) add_range(out, v.list);
+        else add_items(out, v.list);
         if (v.kind == JV_A_TUPLE && v.list->n == 1) buf_addc(out, ',');
         buf_adds(out, close[v.kind]);
         break;

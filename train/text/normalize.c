@@ -273,7 +273,7 @@ static void strip_accents(struct piece *p)
         uint32_t cp = 0;
         int n = utf8_decode(p->text + at, p->len - at, &cp);
         if (n == 0) n = 1;
-        if (utf8proc_category((utf8proc_int32_t)cp) != UTF8PROC_CATEGORY_MN) piece_keep(p, at, at + (size_t)n);
+        if (!(unicode_class_of(cp) & UC_MARK)) piece_keep(p, at, at + (size_t)n);
         at += (size_t)n;
     }
     piece_commit_text(p);
