@@ -6,23 +6,28 @@
 # PAWL the binary, PYTHON an interpreter with scripts/requirements.txt, GGUF the model as pawl reads it (SmolLM2-135M-Instruct.Q4_1.gguf), HF_DIR the same as
 # scripts/parity/make_hf.py --dtype bfloat16 makes it. Batch 4 x 512, LoRA r=16 on all linear layers, every token a target. Environment:
 #   BATCH, LENGTH, STEPS, THREADS   4, 512, 5, 2
-#   PEER                            more options of peft.py, e.g. "--mode nf4-c32" or "--gradient_checkpointing"
+#   PEER                            options of peft.py, e.g. "--mode nf4 --gradient_checkpointing"; default: the faster one of its two NF4 modes, which is
+#                                   bf16 arithmetic (nf4) where the CPU has AMX, else fp32 (nf4-c32): vdpbf16ps runs at half the rate of fp32 FMA.
+#                                   nf4 takes less memory: compare that too.
 #   PAWL_SET                        key=value pairs for pawl train, e.g. "gradient_checkpointing=true"
 # Prints a table of medians and ratios, and one JSON object as the last line.
 set -eu
-[ $# -ge 4 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 4 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 pawl=$1 python=$2 gguf=$3 hf=$4 rounds=${5:-5}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 common=(--batch "${BATCH:-4}" --length "${LENGTH:-512}" --steps "${STEPS:-5}" --threads "${THREADS:-2}")
+if [ -z "${PEER:-}" ]; then
+    if grep -qw amx_bf16 /proc/cpuinfo; then PEER="--mode nf4"; else PEER="--mode nf4-c32"; fi
+fi
 sets=()
 for pair in ${PAWL_SET:-}; do sets+=(--set "$pair"); done
 
 for round in $(seq "$rounds"); do
     "$python" "$here/pawl_run.py" --pawl "$pawl" --base "$gguf" "${common[@]}" "${sets[@]}" >>"$work/pawl.jsonl"
     # shellcheck disable=SC2086
-    "$python" "$here/peft.py" --base "$hf" "${common[@]}" ${PEER:-} >>"$work/peft.jsonl" 2>"$work/peft.err" || { cat "$work/peft.err" >&2; exit 1; }
+    "$python" "$here/peft.py" --base "$hf" "${common[@]}" $PEER >>"$work/peft.jsonl" 2>"$work/peft.err" || { cat "$work/peft.err" >&2; exit 1; }
     echo "round $round: pawl $(tail -1 "$work/pawl.jsonl" | sed 's/.*"tokens_per_second": \([0-9]*\).*/\1/')," \
          "PEFT $(tail -1 "$work/peft.jsonl" | sed 's/.*"tokens_per_second": \([0-9]*\).*/\1/') tokens/s" >&2
 done
