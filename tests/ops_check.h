@@ -150,7 +150,8 @@ static struct layout part(const struct job *j, int from, int to, int32_t starts[
 {
     const struct rows *r = &j->rows;
     int32_t t0 = r->row_start[from], *examples = starts + MAX_ROWS + 1;
-    struct layout lay = {.T = r->row_start[to] - t0, .rows = to - from, .row_start = starts, .example_start = examples, .pos = r->pos + t0, .first_row = j->first_row + from};
+    struct layout lay = {.T = r->row_start[to] - t0, .rows = to - from, .row_start = starts, .example_start = examples,
+                         .pos = r->pos + t0, .first_row = j->first_row + from};
 
     for (int i = from; i <= to; i++) starts[i - from] = r->row_start[i] - t0;
     examples[0] = 0;
@@ -277,7 +278,8 @@ static void image_drop(struct image *im, struct dev *dev)
     }
 }
 
-/* Runs rows [from, to). Where alias >= 0, that pair of tensors shares the input's buffer. out[k]: what every OUT and INOUT tensor's whole buffer holds afterwards. */
+/* Runs rows [from, to). Where alias >= 0, that pair of tensors shares the input's buffer. out[k] is what the whole buffer of tensor k holds
+ * afterwards. */
 static void image_run(struct image *im, const struct job *j, struct dev *dev, int from, int to, int alias, char **out)
 {
     int32_t starts[MAX_ROWS + MAX_EXAMPLES + 2];
@@ -329,8 +331,9 @@ static double value_at(enum kind kind, enum dtype type, const void *buf, int64_t
 
 /* An element may differ by
  *   its own rounding, half a unit of its type (2^-8 of a bf16, 2^-24 of an fp32), and some units of fp32 for exp, rsqrt and the like;
- *   roundings to bf16 on the way, `inner` of them: of a factor of the element, 2^-8 of it each; of the terms of its sum, each of a deviation of some 2^-9 of the term.
- *   The errors of terms add up as the terms do, so the sum is off by a normal number of deviation inner 2^-9 rms; 6 deviations for the worst of a million elements;
+ *   roundings to bf16 on the way, `inner` of them: of a factor of the element, 2^-8 of it each; of the terms of its sum, each of a deviation
+ *   of some 2^-9 of the term. The errors of terms add up as the terms do, so the sum is off by a normal number of deviation inner 2^-9 rms;
+ *   6 deviations for the worst of a million elements;
  *   fp32 sums in another order, of terms that carry those units: units + 2 sqrt(terms) times 2^-24 of the rms. */
 static double tolerance(const struct tensor *t, enum dtype type, double want, double size)
 {
@@ -338,7 +341,8 @@ static double tolerance(const struct tensor *t, enum dtype type, double want, do
     double own = half && t->kind == ACT ? 0x1p-8 : 0x1p-24, factor = half ? 0x1p-8 : 0x1p-24, term = half ? 0x1p-9 : 0x1p-24;
     double units = (t->units > 0 ? t->units : 4) * 0x1p-24;
 
-    return (1.01 * own + t->inner * factor + units) * fabs(want) + 6 * t->inner * term * size + (units + 2 * sqrt(t->terms) * 0x1p-24) * fmax(size, t->size);
+    return (1.01 * own + t->inner * factor + units) * fabs(want) + 6 * t->inner * term * size +
+           (units + 2 * sqrt(t->terms) * 0x1p-24) * fmax(size, t->size);
 }
 
 static double rms(const struct tensor *t, const void *buf, int64_t from, int64_t n)
@@ -373,7 +377,8 @@ static void compare(const struct job *j, struct dev *dev, char **out, float **re
             fail_msg("%s on %s %s: %s[%lld] (of %lld, %lld a token) is %.9g, expected %.9g, differs by %.3g, allowed %.3g", j->name, dev->name,
                      dtype_info[dev->act].name, t->name, (long long)i, (long long)n, (long long)t->width, got, want, fabs(got - want), allowed);
         }
-        if (getenv("PAWL_TEST_VERBOSE")) print_message("%s on %s %s: %s at %.2f of its tolerance\n", j->name, dev->name, dtype_info[dev->act].name, t->name, worst);
+        if (getenv("PAWL_TEST_VERBOSE"))
+            print_message("%s on %s %s: %s at %.2f of its tolerance\n", j->name, dev->name, dtype_info[dev->act].name, t->name, worst);
     }
 }
 

@@ -168,7 +168,8 @@ static void call_linear_backward(const struct job *j, struct dev *dev, void **p,
     int n = j->dims[0], r = j->dims[1];
 
     for (int i = 0; i < n; i++) {
-        terms[i] = (struct linear_term){.dy = p[1 + 3 * i], .W = &W[i], .u = r ? p[2 + 3 * i] : NULL, .A = r ? p[3 + 3 * i] : NULL, .r = r, .drop = j->drop};
+        terms[i] = (struct linear_term){.dy = p[1 + 3 * i], .W = &W[i], .r = r, .drop = j->drop};
+        if (r) terms[i].u = p[2 + 3 * i], terms[i].A = p[3 + 3 * i];
         terms[i].drop.key = rng_derive(j->drop.key, (uint32_t)i, 0, 0);
     }
     dev->ops->linear_backward(dev, p[0], terms, n, lay);
@@ -260,7 +261,8 @@ static void call_lora_grad(const struct job *j, struct dev *dev, void **p, const
     int64_t N = j->dims[0], K = j->dims[1], r = j->dims[2];
 
     for (int row = 0; row < lay->rows; row++)
-        dev->ops->lora_grad(dev, (float *)p[0] + row * r * K, (float *)p[1] + row * N * r, p[2], p[3], p[4], p[5], j->drop, lay, row, (int)N, (int)K, (int)r);
+        dev->ops->lora_grad(dev, (float *)p[0] + row * r * K, (float *)p[1] + row * N * r, p[2], p[3], p[4], p[5], j->drop, lay, row,
+                            (int)N, (int)K, (int)r);
 }
 
 static void lora_agrees(void **state)
@@ -342,7 +344,8 @@ static void attention_agrees(void **state)
             int H = cases[i].H, G = cases[i].G, D = cases[i].D;
             struct rows rows = make_rows(layouts[l]);
             struct dev_shapes shapes = {.T = rows.T, .C = H * D, .F = H * D, .H = H, .G = G, .D = D, .V = 1};
-            const float *q = normal((int64_t)rows.T * H * D, 1.5f, 60), *k = normal((int64_t)rows.T * G * D, 1, 61), *v = normal((int64_t)rows.T * G * D, 1, 62);
+            const float *q = normal((int64_t)rows.T * H * D, 1.5f, 60);
+            const float *k = normal((int64_t)rows.T * G * D, 1, 61), *v = normal((int64_t)rows.T * G * D, 1, 62);
             float *o = kept_buffer((size_t)rows.T * (size_t)(H * D) * sizeof *o), *lse = kept_buffer((size_t)rows.T * (size_t)H * sizeof *lse);
             struct job fwd = {"attention", shapes, rows, 0,
                 {OUTPUT("o", ACT, TOKEN, H * D, rows.T, 1), GIVEN("q", ACT, TOKEN, H * D, q),
@@ -413,11 +416,12 @@ static void swiglu_agrees(void **state)
             struct rows rows = make_rows(layouts[l]);
             struct dev_shapes shapes = {.T = rows.T, .C = F, .F = F, .H = 1, .G = 1, .D = F, .V = 1};
             float scale = i == 2 ? 40 : 2; /* 40: far beyond where e^-g leaves fp32 */
-            struct job fwd = {"swiglu", shapes, rows, 0, {OUTPUT("y", ACT, TOKEN, F, 1, 0), NORMAL("gate", ACT, TOKEN, F, scale), NORMAL("up", ACT, TOKEN, F, 1)},
+            struct job fwd = {"swiglu", shapes, rows, 0,
+                {OUTPUT("y", ACT, TOKEN, F, 1, 0), NORMAL("gate", ACT, TOKEN, F, scale), NORMAL("up", ACT, TOKEN, F, 1)},
                 .call = call_swiglu, .dims = {F}, .alias = {{0, 1}, {0, 2}}};
             struct job back = {"swiglu_backward", shapes, rows, 0,
-                {OUTPUT("dgate", ACT, TOKEN, F, 1, 0), OUTPUT("dup", ACT, TOKEN, F, 1, 0), NORMAL("dy", ACT, TOKEN, F, 1), NORMAL("gate", ACT, TOKEN, F, scale),
-                 NORMAL("up", ACT, TOKEN, F, 1), OUTPUT("y", ACT, TOKEN, F, 1, 0)},
+                {OUTPUT("dgate", ACT, TOKEN, F, 1, 0), OUTPUT("dup", ACT, TOKEN, F, 1, 0), NORMAL("dy", ACT, TOKEN, F, 1),
+                 NORMAL("gate", ACT, TOKEN, F, scale), NORMAL("up", ACT, TOKEN, F, 1), OUTPUT("y", ACT, TOKEN, F, 1, 0)},
                 .call = call_swiglu_backward, .dims = {F, 0}, .alias = {{0, 3}, {1, 4}, {5, 2}}};
 
             fwd.t[0].units = back.t[0].units = back.t[1].units = back.t[5].units = 16; /* exp(-g), and g (1 - sigma) in the derivative, with g up to 7 */
@@ -471,7 +475,8 @@ static void rows_are_moved(void **state)
                 {UPDATED("y", ACT, ALL, SOURCE * C, 1, NULL, EXACT), NORMAL("x", ACT, TOKEN, C, 1), GIVEN("index", I32, TOKEN, 1, apart)},
                 .call = call_scatter, .dims = {C}};
 
-            struct job copy = {"copy", shapes, rows, 0, {OUTPUT("to", F32, TOKEN, C, 1, EXACT), NORMAL("from", F32, TOKEN, C, 1)}, .call = call_copy, .dims = {C}};
+            struct job copy = {"copy", shapes, rows, 0, {OUTPUT("to", F32, TOKEN, C, 1, EXACT), NORMAL("from", F32, TOKEN, C, 1)},
+                .call = call_copy, .dims = {C}};
 
             check_job(&gather);
             check_job(&scatter);
@@ -482,7 +487,8 @@ static void rows_are_moved(void **state)
         for (int t = 0; t < DTYPE_COUNT; t++) {
             if (!weight_readable(t)) continue;
             struct job embed = {"embed", {.T = rows.T, .C = 256, .F = 1, .H = 1, .G = 1, .D = 1, .V = 30}, rows, 0,
-                {OUTPUT("y", ACT, TOKEN, 256, 1, 0), GIVEN("ids", I32, TOKEN, 1, below(rows.T, 30))}, .W = {make_weight(t, 30, 256, true)}, .call = call_embed};
+                {OUTPUT("y", ACT, TOKEN, 256, 1, 0), GIVEN("ids", I32, TOKEN, 1, below(rows.T, 30))},
+                .W = {make_weight(t, 30, 256, true)}, .call = call_embed};
 
             check_job(&embed);
         }
@@ -523,7 +529,8 @@ static void call_logits(const struct job *j, struct dev *dev, void **p, const st
 static void head_agrees(void **state)
 {
     static const struct { enum dtype type; int V, C; } cases[] = {
-        {DTYPE_BF16, 1, 16}, {DTYPE_F32, 515, 33}, {DTYPE_BF16, 1000, 100}, {DTYPE_Q8_0, 320, 64}, {DTYPE_F16, 2049, 32}, {DTYPE_Q6_K, 300, 256}, {DTYPE_NF4, 70, 96},
+        {DTYPE_BF16, 1, 16}, {DTYPE_F32, 515, 33}, {DTYPE_BF16, 1000, 100}, {DTYPE_Q8_0, 320, 64}, {DTYPE_F16, 2049, 32},
+        {DTYPE_Q6_K, 300, 256}, {DTYPE_NF4, 70, 96},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -603,7 +610,8 @@ static void call_sum_squares_short(const struct job *j, struct dev *dev, void **
 
 static void call_adamw(const struct job *j, struct dev *dev, void **p, const struct weight *W, const struct layout *lay)
 {
-    const struct adamw hyper = {.clip = 0.7f, .decay = 0.99999f, .rest1 = 0.1f, .beta2 = 0.999f, .rest2 = 0.001f, .root = 0.0446f, .eps = 1e-8f, .step_size = 2e-3f};
+    const struct adamw hyper = {.clip = 0.7f, .decay = 0.99999f, .rest1 = 0.1f, .beta2 = 0.999f, .rest2 = 0.001f, .root = 0.0446f,
+                                .eps = 1e-8f, .step_size = 2e-3f};
 
     dev->ops->adamw(dev, p[0], p[1], p[2], p[3], p[4], (int64_t)lay->T * j->dims[0], &hyper);
 }
@@ -623,12 +631,13 @@ static void flat_vector_ops_agree(void **state)
             int w = widths[i];
             struct rows rows = make_rows(layouts[l]);
             struct dev_shapes shapes = {.T = rows.T, .C = w, .F = w, .H = 1, .G = 1, .D = w, .V = 1};
-            struct job add = {"add", shapes, rows, 0, {UPDATED("a", F32, TOKEN, w, 1, NULL, EXACT), NORMAL("b", F32, TOKEN, w, 1)}, .call = call_add, .dims = {w}};
+            struct job add = {"add", shapes, rows, 0, {UPDATED("a", F32, TOKEN, w, 1, NULL, EXACT), NORMAL("b", F32, TOKEN, w, 1)},
+                .call = call_add, .dims = {w}};
             struct job squares = {"sum_squares", shapes, rows, 0, {OUTPUT("out", F64, TOKEN, 1, w, 0), NORMAL("x", F32, TOKEN, w, 1)},
                 .call = call_sum_squares, .dims = {w}};
             struct job adamw = {"adamw", shapes, rows, 0,
-                {UPDATED("theta", F32, TOKEN, w, 0.1f, NULL, EXACT), OUTPUT("operand", ACT, TOKEN, w, 1, -1), UPDATED("m", F32, TOKEN, w, 0.01f, NULL, -1),
-                 UPDATED("v", F32, TOKEN, w, 0, positive((int64_t)rows.T * w, 0), EXACT), NORMAL("g", F32, TOKEN, w, 0.02f)},
+                {UPDATED("theta", F32, TOKEN, w, 0.1f, NULL, EXACT), OUTPUT("operand", ACT, TOKEN, w, 1, EXACT),
+                 UPDATED("m", F32, TOKEN, w, 0.01f, NULL, EXACT), UPDATED("v", F32, TOKEN, w, 0, positive((int64_t)rows.T * w, 0), EXACT), NORMAL("g", F32, TOKEN, w, 0.02f)},
                 .call = call_adamw, .dims = {w}};
             struct job round = {"round_operand", shapes, rows, 0, {OUTPUT("operand", ACT, TOKEN, w, 1, EXACT), NORMAL("theta", F32, TOKEN, w, 1)},
                 .call = call_round_operand, .dims = {w}};

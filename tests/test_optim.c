@@ -1,4 +1,5 @@
-/* Schedules and AdamW against transformers and torch (tests/golden/optim, made by scripts/make_golden.py), clipping and the gradient tree against their definitions. */
+/* Schedules and AdamW against transformers and torch (tests/golden/optim, made by scripts/make_golden.py), clipping and the gradient tree
+ * against their definitions. */
 #include "ckpt/safetensors.h"
 #include "kernels/base/json.h"
 #include "kernels/base/mem.h"
@@ -50,7 +51,8 @@ static void rates_are_those_of_transformers(void **state)
 
     for (size_t i = 0; (c = json_at(json_root(j), i)) != NULL; i++) {
         const char *name = json_string(json_get(c, "lr_scheduler"), "");
-        struct schedule_options s = {.peak = json_number(json_get(c, "learning_rate"), NAN), .min_ratio = json_number(json_get(c, "cosine_min_lr_ratio"), 0)};
+        struct schedule_options s = {.peak = json_number(json_get(c, "learning_rate"), NAN),
+                                     .min_ratio = json_number(json_get(c, "cosine_min_lr_ratio"), 0)};
         const struct json_value *rates = json_get(c, "rates");
 
         assert_true(json_int64(json_get(c, "warmup_steps"), &s.warmup) && json_int64(json_get(c, "max_steps"), &s.total) && rates->len > 0);
@@ -59,7 +61,8 @@ static void rates_are_those_of_transformers(void **state)
         for (size_t step = 1; step <= rates->len; step++) {
             double want = json_number(json_at(rates, step - 1), NAN), got = schedule_rate(&s, (int64_t)step);
 
-            if (!(fabs(got - want) <= 4 * 0x1p-53 * s.peak)) fail_msg("%s, warm-up %d, step %zu: %.17g, expected %.17g", name, (int)s.warmup, step, got, want);
+            if (!(fabs(got - want) <= 4 * 0x1p-53 * s.peak))
+                fail_msg("%s, warm-up %d, step %zu: %.17g, expected %.17g", name, (int)s.warmup, step, got, want);
         }
     }
     assert_int_equal(seen, 31);
@@ -86,8 +89,9 @@ static void is_close(const float *got, const struct tensor *want, double unit, c
         if (!(fabs((double)got[i] - w[i]) <= unit * fabs(w[i]) + 0x1p-140)) fail_msg("%s[%d]: %.9g, expected %.9g", what, (int)i, got[i], w[i]);
 }
 
-/* Five steps of 257 numbers, gradients over 12 decades, rates up, down and 0. m and v: 4 units of fp32 (torch multiplies and adds in one rounding where its vector code does).
- * m cancels where gradients change sign, so it is measured against the sum of magnitudes that went into it. theta is close to its own size: 2 units. */
+/* Five steps of 257 numbers, gradients over 12 decades, rates up, down and 0. m and v: 4 units of fp32, because torch multiplies and adds in
+ * one rounding where its vector code does. m cancels where gradients change sign, so it is measured against the sum of magnitudes that went
+ * into it. theta: 2 units. */
 static void adamw_follows_torch(void **state)
 {
     struct json *j = open_json(PAWL_TESTS "/golden/optim/adamw.json");

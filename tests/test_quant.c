@@ -44,13 +44,16 @@ static void reads_as(const struct weight *w, const float *want, const char *what
     for (int64_t n = 0; n < w->N; n++) {
         weight_row(w, n, 0, w->K, row);
         for (int64_t k = 0; k < w->K; k++)
-            if (!(row[k] == want[n * w->K + k])) fail_msg("%s: row %lld, element %lld is %.9g, expected %.9g", what, (long long)n, (long long)k, row[k], want[n * w->K + k]);
+            if (!(row[k] == want[n * w->K + k]))
+                fail_msg("%s: row %lld, element %lld is %.9g, expected %.9g", what, (long long)n, (long long)k, row[k], want[n * w->K + k]);
     }
     free(row);
 }
 
 static const char *const cases[] = {"normal", "uniform", "zeros", "outliers", "tail", "nested", "ties", "bf16"};
-static const struct { const char *name; enum dtype type; const float *code; } kinds[] = {{"nf4", DTYPE_NF4, quant_nf4_code}, {"fp4", DTYPE_FP4, quant_fp4_code}};
+static const struct { const char *name; enum dtype type; const float *code; } kinds[] = {
+    {"nf4", DTYPE_NF4, quant_nf4_code}, {"fp4", DTYPE_FP4, quant_fp4_code},
+};
 
 static void code_tables_are_those_of_bitsandbytes(void **state)
 {
@@ -109,8 +112,9 @@ static void double_quantisation_follows_bitsandbytes(void **state)
             assert_memory_equal(q, want->data, want->bytes);
             assert_memory_equal(nested, scales->data, scales->bytes);
 
-            struct weight w = {.type = kinds[k].type, .N = x->shape[0], .K = tensor_elements(x) / x->shape[0], .data = find(s, cases[c], kinds[k].name, "packed")->data,
-                               .absmax_q = q, .nested_absmax = nested, .nested_code = quant_dynamic_code, .nested_offset = theirs};
+            struct weight w = {.type = kinds[k].type, .N = x->shape[0], .K = tensor_elements(x) / x->shape[0],
+                               .data = find(s, cases[c], kinds[k].name, "packed")->data, .absmax_q = q, .nested_absmax = nested,
+                               .nested_code = quant_dynamic_code, .nested_offset = theirs};
             reads_as(&w, find(s, cases[c], kinds[k].name, "nested_dequant")->data, cases[c]);
             free(q);
             free(nested);
@@ -160,7 +164,8 @@ static void gguf_blocks_read_as_the_gguf_package_reads_them(void **state)
     safetensors_close(s);
 }
 
-/* Any run of a row is the same as that part of the whole row, whatever block borders it crosses; rows of an interleaved matrix are those of the file in another order. */
+/* Any run of a row is the same as that part of the whole row, whatever block borders it crosses; rows of an interleaved matrix are those
+ * of the file in another order. */
 static void parts_of_rows_are_parts(void **state)
 {
     enum { N = 16, K = 512 };

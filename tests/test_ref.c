@@ -1,6 +1,6 @@
-/* The oracle's backward ops against central differences of its forward ops: for a random R, d/de sum(R f(x + e d)) = sum(g d) with g what backward gives for
- * dy = R. e = 2e-3: truncation is e^2 f''' / 6, rounding of fp32 outputs 6e-8 sqrt(n) |f| / e, both some 1e-4. Allowed: 2e-3, and 2e-3 of a directional derivative
- * of the usual size, which is sum |g d| / sqrt(n). */
+/* The oracle's backward ops against central differences of its forward ops: for a random R, d/de sum(R f(x + e d)) = sum(g d) with g what
+ * backward gives for dy = R. e = 2e-3: truncation is e^2 f''' / 6, rounding of fp32 outputs 6e-8 sqrt(n) |f| / e, both some 1e-4.
+ * Allowed: 2e-3, and 2e-3 of a directional derivative of the usual size, which is sum |g d| / sqrt(n). */
 #include "kernels/base/mem.h"
 #include "kernels/base/fmath.h"
 #include "kernels/ops.h"
@@ -98,7 +98,8 @@ static void rmsnorm_backward_is_its_gradient(void **state)
 
 /* ---- linear with LoRA ---- */
 
-static float W1[N * C], W2[V * C], A1[R_ * C], B1[N * R_], A2[R_ * C], B2[V * R_], bias[N], h1[T * R_], h2[T * R_], y12[T * (N + V)], u1[T * R_], u2[T * R_];
+static float W1[N * C], W2[V * C], A1[R_ * C], B1[N * R_], A2[R_ * C], B2[V * R_], bias[N];
+static float h1[T * R_], h2[T * R_], y12[T * (N + V)], u1[T * R_], u2[T * R_];
 static struct dropout drop1, drop2;
 static const struct weight weight1 = {.type = DTYPE_F32, .N = N, .K = C, .data = W1}, weight2 = {.type = DTYPE_F32, .N = V, .K = C, .data = W2};
 

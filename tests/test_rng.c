@@ -45,7 +45,8 @@ static void unit_covers_zero_but_not_one(void **state)
 static void derived_keys_depend_on_every_word(void **state)
 {
     struct rng_key k = rng_key(0x123456789abcdef0u), base = rng_derive(k, 1, 2, 3);
-    const struct rng_key others[] = {rng_derive(k, 2, 2, 3), rng_derive(k, 1, 3, 3), rng_derive(k, 1, 2, 4), rng_derive(rng_key(0x9abcdef0u), 1, 2, 3), k};
+    const struct rng_key others[] = {rng_derive(k, 2, 2, 3), rng_derive(k, 1, 3, 3), rng_derive(k, 1, 2, 4),
+                                     rng_derive(rng_key(0x9abcdef0u), 1, 2, 3), k};
     struct rng_key again = rng_derive(k, 1, 2, 3);
 
     assert_memory_equal(&base, &again, sizeof base);

@@ -77,7 +77,8 @@ double fm_exp(double x)
     return y * power_of_two(half) * power_of_two(n - half); /* two steps: 2^n itself may lie outside the normal range; only the last one can round */
 }
 
-/* log x as an unevaluated sum. x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), s = f / (2 + f) to twice the precision, log(1 + f) = 2 (s + s^3/3 + s^5/5 + ...). */
+/* log x as an unevaluated sum. x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); s = f / (2 + f) to twice the precision;
+ * log(1 + f) = 2 (s + s^3/3 + s^5/5 + ...). */
 static double log_sum(double x, double *lo)
 {
     int k = 0;

@@ -1,4 +1,4 @@
-/* The code tables of bitsandbytes: Dettmers et al. 2023, QLoRA, appendix E (NF4); FP4 is 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4 and the same negative. */
+/* The code tables of bitsandbytes. NF4: Dettmers et al. 2023, QLoRA, appendix E. FP4: 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4 and the same negative. */
 #include "kernels/weight.h"
 
 const float quant_nf4_code[16] = {

@@ -81,8 +81,8 @@ void quant_4bit(enum dtype type, const float *x, int64_t n, uint8_t *codes, floa
 
 /* ---- double quantisation ---- */
 
-/* x in [-1, 1] is moved to the nearest of 65536 points, and the code nearest to that point is taken, the lower one in a tie: what bitsandbytes does on a CPU
- * (on a GPU it takes the code nearest to x, which now and then is the neighbour). */
+/* x in [-1, 1] is moved to the nearest of 65536 points, and the code nearest to that point is taken, the lower one in a tie:
+ * what bitsandbytes does on a CPU (on a GPU it takes the code nearest to x, which now and then is the neighbour). */
 static uint8_t dynamic_code(float x)
 {
     int point = (int)((clamp1(x) + 1) * 0.5f * 65535 + 0.5f), low = 0, high = 255;
@@ -157,7 +157,7 @@ static void quant_q8_0(const float *x, uint8_t *out)
     for (int i = 0; i < 32; i++) out[2 + i] = (uint8_t)(int8_t)nearest(x[i] * inverse);
 }
 
-/* The element of the largest magnitude, the first of several, becomes exactly -8 d. */
+/* The element of the largest magnitude, the first of several, becomes exactly -8 d. A block of zeros has the scale -0, as in ggml-quants.c. */
 static void quant_q4_0(const float *x, uint8_t *out)
 {
     float extreme = 0;

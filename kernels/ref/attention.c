@@ -1,5 +1,6 @@
 /* o_t = sum_{j <= t} p_tj v_j, p_tj = exp(q_t . k_j / sqrt(D) - lse_t), within one example; head h reads key/value head h / (H / G).
- * With dp_tj = do_t . v_j and delta_t = do_t . o_t:  ds_tj = p_tj (dp_tj - delta_t) / sqrt(D),  dq_t = sum_j ds_tj k_j,  dk_j = sum_t ds_tj q_t,  dv_j = sum_t p_tj do_t.
+ * With dp_tj = do_t . v_j and delta_t = do_t . o_t:  ds_tj = p_tj (dp_tj - delta_t) / sqrt(D),
+ * dq_t = sum_j ds_tj k_j,  dk_j = sum_t ds_tj q_t,  dv_j = sum_t p_tj do_t.
  * Dao et al. 2022, section 3.1 and algorithm 4. Scores are computed again wherever one is needed: nothing is kept but lse. */
 #include "kernels/base/fmath.h"
 #include "kernels/ref/ref.h"
@@ -41,7 +42,8 @@ void ref_attention(struct dev *dev, act *o, float *lse, const act *q, const act 
         for (int64_t first = lay->example_start[e], t = first; t < lay->example_start[e + 1]; t++)
             for (int64_t h = 0; h < H; h++) {
                 int64_t at = (t * H + h) * D, kv = (first * G + h / (H / G)) * D;
-                double l = attend((float *)o + at, (const float *)q + at, (const float *)k + kv, (const float *)v + kv, t - first + 1, (int64_t)G * D, D);
+                double l = attend((float *)o + at, (const float *)q + at, (const float *)k + kv, (const float *)v + kv, t - first + 1,
+                                  (int64_t)G * D, D);
 
                 if (lse) lse[t * H + h] = (float)l;
             }
@@ -103,8 +105,8 @@ void ref_attention_backward(struct dev *dev, act *pdq, act *pdk, act *pdv, const
     }
 }
 
-void ref_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence, const int32_t *len, int n, int cap, int H,
-                          int G, int D)
+void ref_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence,
+                          const int32_t *len, int n, int cap, int H, int G, int D)
 {
     assert(D <= REF_MAX_D);
     for (int64_t i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-/* The oracle: every op of kernels/ops.h in plain loops that read like its formula. Activations are fp32; every sum runs in double and is rounded once,
- * so that a difference to another backend is that backend's rounding. Slow, single-threaded, and not meant to be anything else. */
+/* The oracle: every op of kernels/ops.h in plain loops that read like its formula. Activations are fp32; every sum runs in double and is
+ * rounded once, so that a difference to another backend is that backend's rounding. Slow, single-threaded, not meant to be anything else. */
 #ifndef PAWL_REF_H
 #define PAWL_REF_H
 
@@ -32,8 +32,8 @@ void ref_rope(struct dev *dev, act *x, const float *cos, const float *sin, const
 void ref_attention(struct dev *dev, act *o, float *lse, const act *q, const act *k, const act *v, const struct layout *lay, int H, int G, int D);
 void ref_attention_backward(struct dev *dev, act *dq, act *dk, act *dv, const act *dout, const act *q, const act *k, const act *v, const act *o, const float *lse,
                             const struct layout *lay, int H, int G, int D);
-void ref_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence, const int32_t *len, int n, int cap, int H,
-                          int G, int D);
+void ref_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence,
+                          const int32_t *len, int n, int cap, int H, int G, int D);
 
 void ref_swiglu(struct dev *dev, act *y, const act *gate, const act *up, int64_t n);
 void ref_swiglu_backward(struct dev *dev, act *dgate, act *dup, act *y, const act *dy, const act *gate, const act *up, int64_t n);

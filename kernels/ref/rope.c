@@ -1,4 +1,4 @@
-/* (x_i, x_{i + D/2}) turned by the angle pos * freq_i                                             Su et al. 2021, eq. 34, in the half-split order of Hugging Face */
+/* (x_i, x_{i + D/2}) turned by the angle pos * freq_i: Su et al. 2021, eq. 34, in the half-split order of Hugging Face. */
 #include "kernels/ref/ref.h"
 
 void ref_rope(struct dev *dev, act *px, const float *cos, const float *sin, const int32_t *pos, int T, int heads, int D, bool inverse)
