@@ -671,7 +671,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(flat_vector_ops_agree, free_kept),
     };
 
-    /* Five threads on two cores must sleep while they wait for each other, and libgomp reads this before main. */
+    /* More threads than cores must sleep while they wait for each other, and libgomp reads this before main. */
     if (!getenv("OMP_WAIT_POLICY")) {
         setenv("OMP_WAIT_POLICY", "passive", 1);
         execv("/proc/self/exe", argv);
