@@ -129,6 +129,12 @@ static void templates_that_rewrite_history_give_an_example_a_turn(void **state)
     assert_int_equal(dataset_findings(d)->count[FINDING_DUPLICATE], 0);
     dataset_free(d);
 
+    write_text(DIR "/a.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", \"content\": \"\"}, "
+                               "{\"role\": \"user\", \"content\": \"more\"}, {\"role\": \"assistant\", \"content\": \"no\"}]}\n");
+    d = open_with(p, options()); /* an empty answer ends like any other */
+    shows(d, 0, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[<|im_end|>]\n<|im_start|>user\nmore<|im_end|>\n<|im_start|>assistant\n[no<|im_end|>]\n");
+    dataset_free(d);
+
     p.chat_template_jinja = "{% if messages|length > 2 %}{{ raise_exception('one turn at a time') }}{% endif %}";
     refused_with(p, options(), "a.jsonl:1", "one turn at a time");
     p.chat_template = "nonsense";

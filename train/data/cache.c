@@ -17,7 +17,7 @@
 #define END_MAGIC 0x646e656c77617061u
 
 struct file_head {
-    uint64_t magic, key;
+    uint64_t magic, key, program;
 };
 
 /* In front of a payload. END_MAGIC: in front of the identities of the source files, and the last of all. */
@@ -44,7 +44,7 @@ struct content {
 struct cache {
     size_t n_files;
     struct identity *id; /* of the source files when they were not yet read: what changes meanwhile shows next time */
-    uint64_t key;
+    struct file_head head;
     char *path, *part, *previous;
     int lock;
     struct content now, old; /* KEY.tokens, and what an interrupted build left */
@@ -76,6 +76,18 @@ static enum pawl_status identify(struct identity **out, const struct files *file
     return PAWL_OK;
 }
 
+/* Of the executable: another build may make other tokens of the same text, and a mended mask must take effect. */
+static uint64_t program_hash(void)
+{
+    struct map exe;
+    uint64_t h = 0;
+
+    if (map_open(&exe, "/proc/self/exe", NULL) != PAWL_OK) return 0;
+    h = hash64(0, exe.data, exe.size);
+    map_close(&exe);
+    return h;
+}
+
 /* --- reading */
 
 static uint64_t head_hash(const struct chunk_head *h)
@@ -99,13 +111,13 @@ static bool walks(const struct chunk *c)
 }
 
 /* Takes chunks in order as far as heads can be followed; those whose payload is damaged are left out, and then the file is not complete. */
-static void read_content(struct content *c, uint64_t key, const struct identity *id, size_t n_files)
+static void read_content(struct content *c, struct file_head expected, const struct identity *id, size_t n_files)
 {
     const struct file_head *head = (const struct file_head *)c->map.data;
     size_t at = sizeof *head, cap = 0, n = 0;
     bool ended = false;
 
-    if (c->map.size < sizeof *head || head->magic != CACHE_MAGIC || head->key != key) return;
+    if (c->map.size < sizeof *head || memcmp(head, &expected, sizeof *head)) return;
     while (!ended && c->map.size - at >= sizeof(struct chunk_head)) {
         const struct chunk_head *h = (const struct chunk_head *)(c->map.data + at);
 
@@ -134,10 +146,10 @@ static void read_content(struct content *c, uint64_t key, const struct identity 
     free(good);
 }
 
-static void load(struct content *c, const char *path, uint64_t key, const struct identity *id, size_t n_files)
+static void load(struct content *content, const struct cache *c, const char *path)
 {
-    *c = (struct content){0};
-    if (map_open(&c->map, path, NULL) == PAWL_OK) read_content(c, key, id, n_files);
+    *content = (struct content){0};
+    if (map_open(&content->map, path, NULL) == PAWL_OK) read_content(content, c->head, c->id, c->n_files);
 }
 
 static void unload(struct content *c)
@@ -195,7 +207,7 @@ static enum pawl_status make_directories(const char *dir, struct err *err)
 
 static enum pawl_status take_lock(struct cache *c, const char *dir, struct err *err)
 {
-    char *path = xasprintf("%s/%016llx.lock", dir, (unsigned long long)c->key);
+    char *path = xasprintf("%s/%016llx.lock", dir, (unsigned long long)c->head.key);
     enum pawl_status st = PAWL_OK;
 
     c->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -226,7 +238,7 @@ enum pawl_status cache_open(struct cache **out, const char *dir, uint64_t key, c
     enum pawl_status st;
 
     c->n_files = files->n;
-    c->key = key;
+    c->head = (struct file_head){CACHE_MAGIC, key, program_hash()};
     c->lock = -1;
     c->path = xasprintf("%s/%016llx.tokens", dir, (unsigned long long)key);
     c->part = xasprintf("%s/%016llx.part", dir, (unsigned long long)key);
@@ -234,10 +246,10 @@ enum pawl_status cache_open(struct cache **out, const char *dir, uint64_t key, c
     if ((st = make_directories(dir, err)) != PAWL_OK) goto done;
     if ((st = take_lock(c, dir, err)) != PAWL_OK) goto done;
     if ((st = identify(&c->id, files, err)) != PAWL_OK) goto done;
-    load(&c->now, c->path, key, c->id, files->n);
+    load(&c->now, c, c->path);
     if (!c->now.complete) {
         keep_unfinished(c);
-        load(&c->old, c->previous, key, c->id, files->n);
+        load(&c->old, c, c->previous);
         index_chunks(c);
     }
     *out = c;
@@ -283,10 +295,8 @@ static enum pawl_status put(struct cache *c, const void *data, size_t len, struc
 
 static enum pawl_status begin(struct cache *c, struct err *err)
 {
-    struct file_head head = {CACHE_MAGIC, c->key};
-
     if ((c->out = fopen(c->part, "wbe")) == NULL) return err_sys(err, "%s: cannot be made", c->part);
-    return put(c, &head, sizeof head, err);
+    return put(c, &c->head, sizeof c->head, err);
 }
 
 enum pawl_status cache_add(struct cache *c, const struct chunk *chunk, struct err *err)
@@ -319,6 +329,6 @@ enum pawl_status cache_finish(struct cache *c, struct err *err)
     c->n_by_source = 0;
     unload(&c->old);
     unload(&c->now);
-    load(&c->now, c->path, c->key, c->id, c->n_files);
+    load(&c->now, c, c->path);
     return c->now.complete ? PAWL_OK : err_set(err, PAWL_EIO, "%s: does not read back as it was written", c->path);
 }

@@ -1,7 +1,8 @@
 /* The token cache: chunks of one data set in a file, mapped.
  *
  * A file is named by a key: what is read and how, not the content. It counts as complete while the source files are the very ones that it was made of (inode,
- * size and times); else it gives back whatever chunk has the source text asked for, and the rest is made anew. Every chunk has its hash: a damaged one is as good as missing.
+ * size and times); else it gives back whatever chunk has the source text asked for, and the rest is made anew. Of what another build of the program made
+ * nothing is taken. Every chunk has its hash: a damaged one is as good as missing.
  *
  * KEY.part --(chunk after chunk)--> complete --rename--> KEY.tokens, which is never written again: other processes may have it mapped.
  * A build that dies leaves KEY.part, which the next one takes its chunks from. One process at a time builds (KEY.lock); the others wait, then map. */

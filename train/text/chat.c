@@ -269,12 +269,21 @@ static bool content_of(const struct json_value *message, const char **s, size_t 
     return *len > 0;
 }
 
+static bool says_nothing(const struct json_value *message)
+{
+    const char *content;
+    size_t len;
+
+    return !content_of(message, &content, &len) && json_get(message, "content") != NULL && json_get(message, "tool_calls") == NULL;
+}
+
 /* Where the content of a turn that is text[begin..end) ends; `end` if it does not stand there. What follows is the end of the turn. */
 static size_t content_end(const struct json_value *message, const char *text, size_t begin, size_t end)
 {
     const char *content;
     size_t len;
 
+    if (says_nothing(message)) return begin;
     if (!content_of(message, &content, &len)) return end;
     for (size_t at = end; at >= begin + len; at--) /* the last place: reasoning before it may quote the answer */
         if (memcmp(text + at - len, content, len) == 0) return at;
