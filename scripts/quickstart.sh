@@ -54,7 +54,8 @@ output_dir: $dir/run
 YAML
 
 say "before training: ${HELDOUT}"
-"$pawl" eval --model "$MODEL" --data "$HELDOUT" | tee "$dir/before.txt"
+"$pawl" eval --model "$MODEL" --data "$HELDOUT" >"$dir/before.txt"
+cat "$dir/before.txt"
 
 say "training; at half time it is killed (SIGKILL) and started again"
 rm -rf "$dir/run"
@@ -68,14 +69,15 @@ say "killed after step $(wc -l <"$dir/run/metrics.jsonl"); the same command agai
 "$pawl" train "$dir/run.yaml"
 
 say "after training: ${HELDOUT}"
-"$pawl" eval --adapter "$dir/run/adapter" --data "$HELDOUT" | tee "$dir/after.txt"
+"$pawl" eval --adapter "$dir/run/adapter" --data "$HELDOUT" >"$dir/after.txt"
+cat "$dir/after.txt"
 
 say "some held-out packages"
 awk 'NR % 70 == 1' "$HELDOUT" >"$dir/samples.jsonl"
 rm -f "$dir/answers.jsonl"
 "$pawl" generate -q --adapter "$dir/run/adapter" --input "$dir/samples.jsonl" --output "$dir/answers.jsonl" --max-tokens 16
 paste -d '\n' "$dir/samples.jsonl" "$dir/answers.jsonl" |
-    sed -n 's/.*"user", "content": "\(.*\)"}, {"role": "assistant", "content": "\(.*\)"}\]}/\1   [\2]/p; s/.*"text":"\(.*\)","tokens".*/    -> \1/p'
+    sed -n 's/.*"role":"user","content":"\(.*\)"},{"role":"assistant","content":"\(.*\)"}\]}/\1   [\2]/p; s/.*"text":"\(.*\)","tokens".*/    -> \1/p'
 
 say "summary"
 echo "before: $(cat "$dir/before.txt")"

@@ -253,14 +253,15 @@ static void cpu_fp32_follows_peft(void **state)
     }
 }
 
-/* bf16 keeps 8 bits: an error of 2^-9 an operation, some dozens of them on the way to a gradient, averaging out over a loss. Gradients are compared by norm: the error is noise. */
+/* bf16 keeps 8 bits: an error of 2^-9 an operation, some dozens of them on the way to a gradient, averaging out over a loss. Gradients are compared by norm: the error is
+ * noise, a tenth where a gradient is a small difference of large sums (q and k, behind the softmax). */
 static void cpu_bf16_is_near_peft(void **state)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         char dir[512];
 
         snprintf(dir, sizeof dir, "%s/%s", GOLDEN, families[i]);
-        train_case(dir, dir, "case.safetensors", "cpu", DTYPE_BF16, NET_TRAIN, 2, false, 3e-3, 0.1);
+        train_case(dir, dir, "case.safetensors", "cpu", DTYPE_BF16, NET_TRAIN, 2, false, 3e-3, 0.15);
     }
 }
 

@@ -23,16 +23,11 @@ struct eval_options {
 /* The data as `datasets` of a configuration would name it, so that there is one way to read data with one set of defaults. */
 static enum pawl_status data_config(struct config **out, const struct eval_options *o, struct err *err)
 {
-    struct buf path = {0};
-    char *type = xasprintf("datasets.0.type=%s", o->type ? o->type : "auto");
-    const char *sets[] = {"base_model=.", "output_dir=.", type, o->train_on_inputs ? "train_on_inputs=true" : "train_on_inputs=false", NULL};
-    enum pawl_status st;
+    char *path = xasprintf("datasets.0.path=%s", o->data), *type = xasprintf("datasets.0.type=%s", o->type ? o->type : "auto");
+    const char *sets[] = {"base_model=.", "output_dir=.", path, type, o->train_on_inputs ? "train_on_inputs=true" : "train_on_inputs=false"};
+    enum pawl_status st = config_load(out, NULL, sets, sizeof sets / sizeof *sets, err);
 
-    buf_adds(&path, "datasets.0.path=");
-    json_add_string(&path, o->data, strlen(o->data));
-    sets[4] = path.data;
-    st = config_load(out, NULL, sets, sizeof sets / sizeof *sets, err);
-    buf_free(&path);
+    free(path);
     free(type);
     return st;
 }
