@@ -7,8 +7,6 @@
  * Which thread runs a task never shows: every sum has one order. A row of queries skips keys behind the last one that any of its block's rows sees. */
 #include "kernels/cpu/cpu.h"
 
-#include "kernels/base/fmath.h"
-
 #include <assert.h>
 #include <omp.h>
 #include <sched.h>
@@ -65,44 +63,92 @@ static struct matrix head_of(const elem *x, int64_t h, int64_t heads, int64_t D)
 static int64_t row_words(const struct dims *d) { return round_up(d->words, VL); }
 #define SIDE_WORDS (SIDE / WORD_UNITS)
 
-/* Panels of a block's keys (columns: tokens) and of its rows (columns: D). */
-static int64_t panel_words(const struct dims *d) { return round_up(SIDE, TILE_COLS) * d->words; }
-static int64_t cols_words(const struct dims *d) { return round_up(d->D, TILE_COLS) * SIDE_WORDS; }
+/* Room for a block of tokens as rows, as panels with a column a token, and as panels with a column an element of D. */
+static int64_t rows_bytes(const struct dims *d) { return SIDE * row_words(d) * 4; }
+static int64_t tokens_bytes(const struct dims *d) { return round_up(SIDE, TILE_COLS) * d->words * 4; }
+static int64_t columns_bytes(const struct dims *d) { return PAIRS ? round_up(d->D, TILE_COLS) * SIDE_WORDS * 4 : rows_bytes(d); }
 
-static void fill_by_token(word *out, const struct dims *d, const struct matrix *m, int64_t t0, int64_t t1)
+static struct block rows_of(word *out, const struct dims *d, const struct matrix *m, int64_t t0, int64_t t1)
+{
+    fill_block(out, row_words(d), m, ROWS, t0, t1, 0, d->D);
+    return (struct block){out, row_words(d), 1};
+}
+
+static struct panels tokens_of(word *out, const struct dims *d, const struct matrix *m, int64_t t0, int64_t t1)
 {
     fill_panels(out, d->words * TILE_COLS, m, ROWS, t0, t1, 0, d->D);
+    return (struct panels){out, d->words * TILE_COLS, TILE_COLS};
 }
 
-static void fill_by_column(word *out, const struct dims *d, const struct matrix *m, int64_t t0, int64_t t1)
+/* In fp32 the rows of a block are such panels already. */
+static struct panels columns_of(word *out, const struct dims *d, const struct matrix *m, int64_t t0, int64_t t1)
 {
+#if PAIRS
     fill_panels(out, SIDE_WORDS * TILE_COLS, m, COLS, 0, d->D, t0, t1);
+    return (struct panels){out, SIDE_WORDS * TILE_COLS, TILE_COLS};
+#else
+    return (struct panels){rows_of(out, d, m, t0, t1).at, TILE_COLS, row_words(d)};
+#endif
 }
 
-/* What tile_run takes as a block of rows: fp32 as it is, or rounded to bf16 pairs in out. */
-static const word *as_block(word *out, const float *x, int64_t rows, int64_t n)
+/* Rows of an fp32 matrix (rows, SIDE) as a block, and its columns: as it is, or rounded to pairs in out. */
+static struct block scores_of(word *out, const float *x, int64_t rows, int64_t n)
 {
 #if PAIRS
     struct matrix m = {.f = x, .stride = SIDE};
 
     fill_block(out, SIDE_WORDS, &m, ROWS, 0, rows, 0, n);
-    return out;
+    return (struct block){out, SIDE_WORDS, 1};
 #else
-    return x;
+    return (struct block){x, SIDE, 1};
 #endif
+}
+
+static struct block turned_scores_of(word *out, const float *x, int64_t rows, int64_t n)
+{
+#if PAIRS
+    struct matrix m = {.f = x, .stride = SIDE};
+
+    fill_block(out, SIDE_WORDS, &m, COLS, 0, n, 0, rows);
+    return (struct block){out, SIDE_WORDS, 1};
+#else
+    return (struct block){x, 1, SIDE};
+#endif
+}
+
+/* From word k of row i on. */
+static struct block from_row(struct block b, int64_t i, int64_t k)
+{
+    return (struct block){b.at + i * b.row + k * b.step, b.row, b.step};
 }
 
 /* ---- forward ---- */
 
-/* State of the queries of one block, several heads: row hh SIDE + i. */
+/* State of rows of queries: those of one block, head after head, SIDE rows a head. */
 struct queries {
-    word *q;       /* (rows, row_words) */
+    struct block q;
     float *o;      /* (rows, wide) */
     float *max;    /* (rows) largest score so far, before scaling */
     vf *sum;       /* (rows) partial sums of exp */
     float *score;  /* (TILE_ROWS, SIDE) */
     word *p;
 };
+
+static struct queries take_queries(struct pad *pad, const struct dims *d, int64_t rows)
+{
+    struct queries s = {
+        .o = pad_take(pad, rows * d->wide * 4), .max = pad_take(pad, rows * 4), .sum = pad_take(pad, rows * (int64_t)sizeof(vf)),
+        .score = pad_take(pad, TILE_ROWS * SIDE * 4), .p = pad_take(pad, TILE_ROWS * SIDE_WORDS * 4),
+    };
+
+    return s;
+}
+
+static void clear_queries(const struct queries *s, const struct dims *d, int64_t rows)
+{
+    memset(s->o, 0, (size_t)(rows * d->wide) * 4);
+    for (int64_t i = 0; i < rows; i++) s->max[i] = -__builtin_inff(), s->sum[i] = (vf){0};
+}
 
 /* One row: scores (keys) -> p, new maximum, old sums scaled down. Keys from `seen` on are hidden. */
 static void softmax_row(float *score, int64_t keys, int64_t seen, float *max, vf *sum, float *o, const struct dims *d)
@@ -127,59 +173,61 @@ static void softmax_row(float *score, int64_t keys, int64_t seen, float *max, vf
     *max = new;
 }
 
-/* Rows [r0, r1) of one head against keys [k0, k1); query i is token t0 + i. */
-static void attend(const struct queries *s, const struct dims *d, int64_t at, int64_t r0, int64_t r1, int64_t t0, int64_t k0, int64_t k1, const word *k, const word *v)
+/* State's rows [at, at + rows) against `keys` keys, of which row i sees the first seen + i. */
+static void attend(const struct queries *s, const struct dims *d, int64_t at, int rows, int64_t keys, int64_t seen, struct panels k, struct panels v)
 {
-    int64_t keys = min64(k1, t0 + r1) - k0;
-    int rows = (int)(r1 - r0);
-
-    tile_sweep(rows, keys, d->words, s->q + (at + r0) * row_words(d), row_words(d), k, d->words * TILE_COLS, s->score, SIDE, false);
-    for (int i = 0; i < rows; i++) {
-        int64_t row = at + r0 + i;
-        softmax_row(s->score + i * SIDE, keys, min64(keys, t0 + r0 + i + 1 - k0), &s->max[row], &s->sum[row], s->o + row * d->wide, d);
-    }
-    tile_sweep(rows, d->D, words_of(keys), as_block(s->p, s->score, rows, keys), SIDE_WORDS, v, SIDE_WORDS * TILE_COLS, s->o + (at + r0) * d->wide, d->wide, true);
+    tile_sweep(rows, keys, d->words, from_row(s->q, at, 0), k, s->score, SIDE, false);
+    for (int i = 0; i < rows; i++) softmax_row(s->score + i * SIDE, keys, min64(keys, seen + i), &s->max[at + i], &s->sum[at + i], s->o + (at + i) * d->wide, d);
+    tile_sweep(rows, d->D, words_of(keys), scores_of(s->p, s->score, rows, keys), v, s->o + at * d->wide, d->wide, true);
 }
 
-static void finish_queries(const struct queries *s, const struct dims *d, int64_t at, int64_t h, const struct tokens *b, elem *o, float *lse)
+/* Row `at` divided by its sum, to o (D). Returns the sum. */
+static float finish_query(elem *o, const struct queries *s, const struct dims *d, int64_t at)
 {
-    for (int64_t t = b->t0; t < b->t1; t++) {
-        int64_t row = at + t - b->t0;
-        float sum = vsum(s->sum[row]), inverse = 1 / sum;
+    float sum = vsum(s->sum[at]), inverse = 1 / sum;
 
-        FOR_VECTORS(i, lanes, d->D) elem_store(o + (t * d->H + h) * d->D + i, vload(s->o + row * d->wide + i) * inverse, lanes);
-        if (lse) lse[t * d->H + h] = s->max[row] * d->scale + (float)fm_log(sum);
-    }
+    FOR_VECTORS(i, lanes, d->D) elem_store(o + i, vload(s->o + at * d->wide + i) * inverse, lanes);
+    return sum;
+}
+
+/* The queries of block b under head h, which begin at row `at`. */
+static void finish_head(const struct queries *s, const struct dims *d, int64_t at, int64_t h, const struct tokens *b, elem *o, float *lse)
+{
+    float sum[SIDE];
+    int64_t n = b->t1 - b->t0;
+
+    for (int64_t i = 0; i < n; i++) sum[i] = finish_query(o + ((b->t0 + i) * d->H + h) * d->D, s, d, at + i);
+    if (!lse) return;
+    for (int64_t i = 0; i < n; i += VL) vstore(sum + i, vlog(vload(sum + i)));
+    for (int64_t i = 0; i < n; i++) lse[(b->t0 + i) * d->H + h] = s->max[at + i] * d->scale + sum[i];
 }
 
 static void forward_task(struct pad pad, const struct dims *d, const struct tokens *b, int64_t g, elem *o, float *lse, const elem *q, const elem *k, const elem *v)
 {
-    int64_t group = d->H / d->G, together = min64(group, max64(1, 512 / d->wide)), n = b->t1 - b->t0, rows = together * SIDE, blocks = ceil_div(n, TILE_ROWS);
+    int64_t group = d->H / d->G, together = min64(group, max64(1, 512 / d->wide)), n = b->t1 - b->t0, blocks = ceil_div(n, TILE_ROWS);
     struct matrix km = head_of(k, g, d->G, d->D), vm = head_of(v, g, d->G, d->D);
-    word *kp = pad_take(&pad, panel_words(d) * 4), *vp = pad_take(&pad, cols_words(d) * 4);
-    struct queries s = {
-        .q = pad_take(&pad, rows * row_words(d) * 4), .o = pad_take(&pad, rows * d->wide * 4), .max = pad_take(&pad, rows * 4), .sum = pad_take(&pad, rows * (int64_t)sizeof(vf)),
-        .score = pad_take(&pad, TILE_ROWS * SIDE * 4), .p = pad_take(&pad, TILE_ROWS * SIDE_WORDS * 4),
-    };
+    struct queries s = take_queries(&pad, d, together * SIDE);
+    word *kp = pad_take(&pad, tokens_bytes(d)), *vp = pad_take(&pad, columns_bytes(d)), *qp = pad_take(&pad, together * rows_bytes(d));
 
     for (int64_t h0 = g * group; h0 < (g + 1) * group; h0 += together) {
         int64_t heads = min64(together, (g + 1) * group - h0);
 
-        memset(s.o, 0, (size_t)(rows * d->wide) * 4);
-        for (int64_t i = 0; i < rows; i++) s.max[i] = -__builtin_inff(), s.sum[i] = (vf){0};
-        for (int64_t hh = 0; hh < heads; hh++) {
-            struct matrix qm = head_of(q, h0 + hh, d->H, d->D);
-            fill_block(s.q + hh * SIDE * row_words(d), row_words(d), &qm, ROWS, b->t0, b->t1, 0, d->D);
+        clear_queries(&s, d, heads * SIDE);
+        for (int64_t i = 0; i < heads; i++) {
+            struct matrix qm = head_of(q, h0 + i, d->H, d->D);
+            rows_of(qp + i * SIDE * row_words(d), d, &qm, b->t0, b->t1);
         }
+        s.q = (struct block){qp, row_words(d), 1};
         for (int64_t k0 = b->example; k0 < b->t1; k0 += SIDE) {
             int64_t k1 = min64(k0 + SIDE, b->t1);
+            struct panels keys = tokens_of(kp, d, &km, k0, k1), values = columns_of(vp, d, &vm, k0, k1);
 
-            fill_by_token(kp, d, &km, k0, k1);
-            fill_by_column(vp, d, &vm, k0, k1);
-            for (int64_t hh = 0; hh < heads; hh++)
-                for (int64_t i = 0; i < blocks; i++) attend(&s, d, hh * SIDE, share(n, blocks, i), share(n, blocks, i + 1), b->t0, k0, k1, kp, vp);
+            for (int64_t i = 0; i < heads * blocks; i++) {
+                int64_t r0 = share(n, blocks, i % blocks), r1 = share(n, blocks, i % blocks + 1);
+                attend(&s, d, i / blocks * SIDE + r0, (int)(r1 - r0), min64(k1, b->t0 + r1) - k0, b->t0 + r0 + 1 - k0, keys, values);
+            }
         }
-        for (int64_t hh = 0; hh < heads; hh++) finish_queries(&s, d, hh * SIDE, h0 + hh, b, o, lse);
+        for (int64_t i = 0; i < heads; i++) finish_head(&s, d, i * SIDE, h0 + i, b, o, lse);
     }
 }
 
@@ -213,15 +261,13 @@ struct gradient {
     int64_t T;
 };
 
-/* What a task holds. */
+/* What a task holds: its keys as operands, the sums of their gradients, and room for one head's block of queries. */
 struct keys {
-    word *k_token, *v_token, *k_column; /* panels of the block of keys */
-    float *dk, *dv;                     /* (SIDE, wide) sums */
-    word *q_row, *dout_row;             /* (SIDE, row_words) of one head's block of queries */
-    word *q_column, *dout_column;       /* the same as panels */
-    float *p, *ds;                      /* (SIDE, SIDE) queries by keys */
-    word *turned;                       /* (SIDE, SIDE) keys by queries */
-    word *rounded;                      /* (TILE_ROWS, SIDE) */
+    struct panels k_tokens, v_tokens, k_columns;
+    float *dk, *dv;                  /* (SIDE, wide) */
+    word *q_rows, *dout_rows, *q_columns, *dout_columns;
+    float *p, *ds;                   /* (SIDE, SIDE) queries by keys */
+    word *rounded, *turned;          /* (TILE_ROWS, SIDE) queries by keys, (SIDE, SIDE) keys by queries */
 };
 
 /* p and ds of one row, from scores in p and dout v^T in ds; 0 from `seen` on. */
@@ -242,48 +288,53 @@ static void gradient_row(float *p, float *ds, int64_t keys, int64_t seen, float 
     }
 }
 
-/* dk or dv (keys, D) += turned (queries, keys)^T times panels over queries. In the block of the diagonal no query sees a later key: row j begins at query j. */
-static void add_to_keys(float *sum, const struct dims *d, const float *from, word *turned, const word *panels, int64_t keys, int64_t queries, bool diagonal)
+/* dk or dv (keys, D) += x (queries, keys)^T times panels over queries. In the block of the diagonal no query sees a later key: row j begins at query j. */
+static void add_to_keys(float *sum, const struct dims *d, const float *x, word *turned, struct panels b, int64_t keys, int64_t queries, bool diagonal)
 {
-    struct matrix m = {.f = from, .stride = SIDE};
     int64_t blocks = ceil_div(keys, TILE_ROWS);
+    struct block a = turned_scores_of(turned, x, queries, keys);
 
-    fill_block(turned, SIDE_WORDS, &m, COLS, 0, keys, 0, queries);
     for (int64_t i = 0; i < blocks; i++) {
         int64_t r0 = share(keys, blocks, i), r1 = share(keys, blocks, i + 1), skip = diagonal ? r0 / WORD_UNITS : 0;
+        struct panels from = {b.at + skip * b.step, b.next, b.step};
 
-        tile_sweep((int)(r1 - r0), d->D, words_of(queries) - skip, turned + r0 * SIDE_WORDS + skip, SIDE_WORDS, panels + skip * TILE_COLS, SIDE_WORDS * TILE_COLS,
-                   sum + r0 * d->wide, d->wide, true);
+        tile_sweep((int)(r1 - r0), d->D, words_of(queries) - skip, from_row(a, r0, skip), from, sum + r0 * d->wide, d->wide, true);
     }
+}
+
+/* A head's block of queries as panels over its tokens: what its rows are already in fp32. */
+static struct panels gradient_columns(word *out, const struct dims *d, const struct matrix *m, struct block rows, const struct tokens *b)
+{
+#if PAIRS
+    return columns_of(out, d, m, b->t0, b->t1);
+#else
+    return (struct panels){rows.at, TILE_COLS, rows.row};
+#endif
 }
 
 /* One head's queries of block b against the task's keys. */
 static void head_gradient(const struct gradient *x, const struct keys *s, const struct tokens *b, int64_t h, int64_t k0, int64_t k1)
 {
     const struct dims *d = &x->d;
-    int64_t n = b->t1 - b->t0, blocks = ceil_div(n, TILE_ROWS), stride = row_words(d), token_stride = d->words * TILE_COLS, column_stride = SIDE_WORDS * TILE_COLS;
-    struct matrix q = head_of(x->q, h, d->H, d->D), dout = head_of(x->dout, h, d->H, d->D);
+    int64_t n = b->t1 - b->t0, blocks = ceil_div(n, TILE_ROWS);
+    struct matrix qm = head_of(x->q, h, d->H, d->D), dm = head_of(x->dout, h, d->H, d->D);
+    struct block q = rows_of(s->q_rows, d, &qm, b->t0, b->t1), dout = rows_of(s->dout_rows, d, &dm, b->t0, b->t1);
 
-    fill_block(s->q_row, stride, &q, ROWS, b->t0, b->t1, 0, d->D);
-    fill_block(s->dout_row, stride, &dout, ROWS, b->t0, b->t1, 0, d->D);
     for (int64_t i = 0; i < blocks; i++) {
         int64_t r0 = share(n, blocks, i), r1 = share(n, blocks, i + 1), keys = min64(k1, b->t0 + r1) - k0;
         float *p = s->p + r0 * SIDE, *ds = s->ds + r0 * SIDE;
         int rows = (int)(r1 - r0);
 
-        tile_sweep(rows, keys, d->words, s->q_row + r0 * stride, stride, s->k_token, token_stride, p, SIDE, false);
-        tile_sweep(rows, keys, d->words, s->dout_row + r0 * stride, stride, s->v_token, token_stride, ds, SIDE, false);
+        tile_sweep(rows, keys, d->words, from_row(q, r0, 0), s->k_tokens, p, SIDE, false);
+        tile_sweep(rows, keys, d->words, from_row(dout, r0, 0), s->v_tokens, ds, SIDE, false);
         for (int j = 0; j < rows; j++) {
             int64_t t = b->t0 + r0 + j;
             gradient_row(p + j * SIDE, ds + j * SIDE, keys, min64(keys, t + 1 - k0), x->lse[t * d->H + h], x->delta[t * d->H + h], d);
         }
-        tile_sweep(rows, d->D, words_of(keys), as_block(s->rounded, ds, rows, keys), SIDE_WORDS, s->k_column, column_stride, x->dq_sum + (h * x->T + b->t0 + r0) * d->wide, d->wide,
-                   k0 > b->example);
+        tile_sweep(rows, d->D, words_of(keys), scores_of(s->rounded, ds, rows, keys), s->k_columns, x->dq_sum + (h * x->T + b->t0 + r0) * d->wide, d->wide, k0 > b->example);
     }
-    fill_by_column(s->q_column, d, &q, b->t0, b->t1);
-    fill_by_column(s->dout_column, d, &dout, b->t0, b->t1);
-    add_to_keys(s->dv, d, s->p, s->turned, s->dout_column, k1 - k0, n, b->t0 == k0);
-    add_to_keys(s->dk, d, s->ds, s->turned, s->q_column, k1 - k0, n, b->t0 == k0);
+    add_to_keys(s->dv, d, s->p, s->turned, gradient_columns(s->dout_columns, d, &dm, dout, b), k1 - k0, n, b->t0 == k0);
+    add_to_keys(s->dk, d, s->ds, s->turned, gradient_columns(s->q_columns, d, &qm, q, b), k1 - k0, n, b->t0 == k0);
 }
 
 /* Rows [t0, t1) of one head, times a factor, to (T, heads, D). */
@@ -307,19 +358,22 @@ static void backward_task(struct pad pad, const struct gradient *x, int64_t bloc
     int32_t turn = (own->t0 - own->example) / SIDE;
     struct matrix km = head_of(x->k, g, d->G, d->D), vm = head_of(x->v, g, d->G, d->D);
     struct keys s = {
-        .k_token = pad_take(&pad, panel_words(d) * 4), .v_token = pad_take(&pad, panel_words(d) * 4), .k_column = pad_take(&pad, cols_words(d) * 4),
+        .k_tokens = tokens_of(pad_take(&pad, tokens_bytes(d)), d, &km, own->t0, own->t1),
+        .v_tokens = tokens_of(pad_take(&pad, tokens_bytes(d)), d, &vm, own->t0, own->t1),
+        .k_columns = columns_of(pad_take(&pad, columns_bytes(d)), d, &km, own->t0, own->t1),
         .dk = pad_take(&pad, SIDE * d->wide * 4), .dv = pad_take(&pad, SIDE * d->wide * 4),
-        .q_row = pad_take(&pad, SIDE * row_words(d) * 4), .dout_row = pad_take(&pad, SIDE * row_words(d) * 4),
-        .q_column = pad_take(&pad, cols_words(d) * 4), .dout_column = pad_take(&pad, cols_words(d) * 4),
-        .p = pad_take(&pad, SIDE * SIDE * 4), .ds = pad_take(&pad, SIDE * SIDE * 4), .turned = pad_take(&pad, SIDE * SIDE_WORDS * 4),
-        .rounded = pad_take(&pad, TILE_ROWS * SIDE_WORDS * 4),
+        .q_rows = pad_take(&pad, rows_bytes(d)), .dout_rows = pad_take(&pad, rows_bytes(d)),
+        .p = pad_take(&pad, SIDE * SIDE * 4), .ds = pad_take(&pad, SIDE * SIDE * 4),
     };
 
+    if (PAIRS) {
+        s.q_columns = pad_take(&pad, columns_bytes(d));
+        s.dout_columns = pad_take(&pad, columns_bytes(d));
+        s.rounded = pad_take(&pad, TILE_ROWS * SIDE_WORDS * 4);
+        s.turned = pad_take(&pad, SIDE * SIDE_WORDS * 4);
+    }
     memset(s.dk, 0, (size_t)(SIDE * d->wide) * 4);
     memset(s.dv, 0, (size_t)(SIDE * d->wide) * 4);
-    fill_by_token(s.k_token, d, &km, own->t0, own->t1);
-    fill_by_token(s.v_token, d, &vm, own->t0, own->t1);
-    fill_by_column(s.k_column, d, &km, own->t0, own->t1);
     for (int64_t i = block; i < block + later; i++) {
         const struct tokens *b = &x->blocks[i];
 
@@ -372,37 +426,25 @@ void OP(attention_backward)(struct dev *dev, act *dq, act *dk, act *dv, const ac
 
 /* ---- one new token for each sequence ---- */
 
-static void decode_head(elem *o, const elem *q, const elem *k, const elem *v, int64_t n, int64_t stride, const struct dims *d)
+/* The query heads of one group are the rows. q and o (H, D) of the token, k and v the cache of its sequence. */
+static void decode_task(struct pad pad, const struct dims *d, int64_t g, elem *o, const elem *q, const elem *k, const elem *v, int64_t len)
 {
-    vf query[MAX_D / VL], sum[MAX_D / VL] = {0};
-    float max = -__builtin_inff(), total = 0, c = d->scale * LOG2E, score[SIDE];
+    int64_t group = d->H / d->G;
+    struct matrix qm = {.x = q + g * group * d->D, .stride = d->D}, km = head_of(k, g, d->G, d->D), vm = head_of(v, g, d->G, d->D);
+    struct queries s = take_queries(&pad, d, TILE_ROWS);
+    word *qp = pad_take(&pad, rows_bytes(d)), *kp = pad_take(&pad, tokens_bytes(d)), *vp = pad_take(&pad, columns_bytes(d));
 
-    FOR_VECTORS(i, lanes, d->D) query[i / VL] = elem_load(q + i, lanes);
-    for (int64_t k0 = 0; k0 < n; k0 += SIDE) {
-        int64_t keys = min64(SIDE, n - k0);
-        float new = max;
+    for (int64_t h = 0; h < group; h += TILE_ROWS) {
+        int rows = (int)min64(TILE_ROWS, group - h);
 
-        for (int64_t j = 0; j < keys; j++) {
-            vf dot = {0};
-
-            FOR_VECTORS(i, lanes, d->D) dot = vfma(query[i / VL], elem_load(k + (k0 + j) * stride + i, lanes), dot);
-            score[j] = vsum(dot);
-            new = new > score[j] ? new : score[j];
+        clear_queries(&s, d, rows);
+        s.q = rows_of(qp, d, &qm, h, h + rows);
+        for (int64_t k0 = 0; k0 < len; k0 += SIDE) {
+            int64_t k1 = min64(k0 + SIDE, len);
+            attend(&s, d, 0, rows, k1 - k0, k1 - k0, tokens_of(kp, d, &km, k0, k1), columns_of(vp, d, &vm, k0, k1));
         }
-        for (int64_t j = keys; j < SIDE; j++) score[j] = -__builtin_inff();
-        for (int64_t j = 0; j < SIDE; j += VL) vstore(score + j, vexp2(vfma(vload(score + j), vsplat(c), vsplat(-new * c))));
-        float down = vexp2(vsplat((max - new) * c))[0];
-        total *= down;
-        for (int64_t i = 0; i < d->D; i += VL) sum[i / VL] *= down;
-        for (int64_t j = 0; j < keys; j++) {
-            vf p = vsplat(score[j]);
-
-            total += score[j];
-            FOR_VECTORS(i, lanes, d->D) sum[i / VL] = vfma(p, elem_load(v + (k0 + j) * stride + i, lanes), sum[i / VL]);
-        }
-        max = new;
+        for (int i = 0; i < rows; i++) finish_query(o + (g * group + h + i) * d->D, &s, d, i);
     }
-    FOR_VECTORS(i, lanes, d->D) elem_store(o + i, sum[i / VL] / total, lanes);
 }
 
 void OP(attention_decode)(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence, const int32_t *len, int n, int cap, int H,
@@ -410,11 +452,10 @@ void OP(attention_decode)(struct dev *dev, act *o, const act *q, const act *kcac
 {
     struct dims d = dims_of(H, G, D);
 
-#pragma omp parallel for num_threads(dev->threads) schedule(static) collapse(2)
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t h = 0; h < H; h++) {
-            int64_t at = (i * H + h) * D, kv = ((int64_t)sequence[i] * cap * G + h / (H / G)) * D;
+#pragma omp parallel for num_threads(dev->threads) schedule(static)
+    for (int64_t i = 0; i < (int64_t)n * G; i++) {
+        int64_t t = i / G, token = t * H * D, cache = (int64_t)sequence[t] * cap * G * D;
 
-            decode_head((elem *)o + at, (const elem *)q + at, (const elem *)kcache + kv, (const elem *)vcache + kv, len[i], (int64_t)G * D, &d);
-        }
+        decode_task(pad_of(dev, omp_get_thread_num()), &d, i % G, (elem *)o + token, (const elem *)q + token, (const elem *)kcache + cache, (const elem *)vcache + cache, len[t]);
+    }
 }

@@ -109,13 +109,25 @@ static inline void f32_store(float *p, vf x, int64_t n)
 
 /* ---- tile.c ---- */
 
-#define tile_run CPU(tile_run)
-/* c (rows, vectors * VL) = or += block (rows, words) panel (words, TILE_COLS); 1 <= rows <= TILE_ROWS, 1 <= vectors <= TILE_VECTORS. */
-void tile_run(int rows, int vectors, int64_t words, const word *block, int64_t block_stride, const word *panel, float *c, int64_t c_stride, bool add);
+/* Word k of row i stands at at[i * row + k * step]. */
+struct block {
+    const word *at;
+    int64_t row, step;
+};
 
-/* The same over as many panels, panel_stride words apart, as `cols` columns need; c is written up to the end of the last vector. */
+/* Word k of column j of panel p stands at at[p * next + k * step + j], j < TILE_COLS. */
+struct panels {
+    const word *at;
+    int64_t next, step;
+};
+
+#define tile_run CPU(tile_run)
+/* c (rows, vectors * VL) = or += block (rows, words) times the first of the panels; 1 <= rows <= TILE_ROWS, 1 <= vectors <= TILE_VECTORS. */
+void tile_run(int rows, int vectors, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add);
+
+/* The same over as many panels as `cols` columns need; c is written up to the end of the last vector. */
 #define tile_sweep CPU(tile_sweep)
-void tile_sweep(int rows, int64_t cols, int64_t words, const word *block, int64_t block_stride, const word *panels, int64_t panel_stride, float *c, int64_t c_stride, bool add);
+void tile_sweep(int rows, int64_t cols, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add);
 
 /* ---- panel.c ---- */
 
@@ -180,7 +192,7 @@ void mask_row(float *keep, const struct mask *m, int64_t t, int64_t k0, int64_t 
 
 /* ---- scratch ---- */
 
-#define THREAD_SCRATCH ((int64_t)2 << 20)
+#define THREAD_SCRATCH ((int64_t)4 << 20)
 
 /* Memory handed out in pieces that start on a cache line. */
 struct pad {

@@ -9,9 +9,9 @@
 #include "kernels/cpu/cpu.h"
 
 #define GEMM_DEPTH 2048               /* words of a panel: a longer sum is carried on through memory */
-#define GEMM_PARTIAL (128 * 1024)     /* sums that wait for the next pass */
+#define GEMM_PARTIAL (512 * 1024)     /* sums that wait for the next pass: they stream, so need not stay in L2 */
 #if VL == 16
-#define GEMM_PANEL_WORDS (280 * 1024) /* L2: 1 MB of Zen 4, 2 MB of Sapphire Rapids */
+#define GEMM_PANEL_WORDS ((PAIRS ? 200 : 400) * 1024) /* L2: 1 MB of Zen 4, 2 MB of Sapphire Rapids */
 #else
 #define GEMM_PANEL_WORDS (72 * 1024)  /* L2: 512 KB of Zen 2 and 3, 1 MB and more of Skylake servers */
 #endif
@@ -35,18 +35,19 @@ struct pass {
 struct part {
     const struct gemm *g;
     word *panels, *block;
+    int64_t depth; /* of a pass */
     int64_t panel_stride, block_stride;
     float *tile, *partial, *masked;
 };
 
-/* Fills the pass from *term and *at on; false when nothing is left. */
-static bool next_pass(struct pass *p, const struct gemm *g, int *term, int64_t *at)
+/* Fills the pass with `depth` words from *term and *at on; false when nothing is left. */
+static bool next_pass(struct pass *p, const struct gemm *g, int64_t depth, int *term, int64_t *at)
 {
     p->pieces = 0;
     p->words = 0;
-    while (*term < g->terms && p->words < GEMM_DEPTH && p->pieces < MAX_PIECES) {
+    while (*term < g->terms && p->words < depth && p->pieces < MAX_PIECES) {
         const struct gemm_term *t = &g->term[*term];
-        int64_t end = min64(t->depth, *at + (GEMM_DEPTH - p->words) * WORD_UNITS);
+        int64_t end = min64(t->depth, *at + (depth - p->words) * WORD_UNITS);
 
         if (end < t->depth) end = end / 4 * 4; /* masks come in fours */
         if (end > *at) p->piece[p->pieces++] = (struct piece){t, *at, end, p->words};
@@ -79,6 +80,29 @@ static void fill_rows(const struct part *w, const struct pass *pass, int64_t m0,
     }
 }
 
+/* Asks for share i of n of the activations of rows [m0, m1), so that they are in L2 when their turn comes. */
+static void prefetch_rows(const struct pass *pass, int64_t m0, int64_t m1, int64_t i, int64_t n)
+{
+    for (int j = 0; j < pass->pieces; j++) {
+        const struct piece *p = &pass->piece[j];
+        const struct matrix *a = &p->term->a;
+
+        if (p->term->a_along != ROWS) continue;
+        for (int64_t m = m0 + share(m1 - m0, n, i); m < m0 + share(m1 - m0, n, i + 1); m++)
+            for (const char *at = (const char *)(a->x + m * a->stride + p->s0), *end = (const char *)(a->x + m * a->stride + p->s1); at < end; at += 64) __builtin_prefetch(at, 0, 2);
+    }
+}
+
+/* Asks for the lines of y that a tile will be written to. */
+static inline void prefetch_tile(const struct gemm *g, int rows, int64_t m0, int64_t n0)
+{
+    if (!g->y) return;
+    for (int i = 0; i < rows; i++) {
+        __builtin_prefetch(g->y + (m0 + i) * g->stride + n0, 1);
+        __builtin_prefetch(g->y + (m0 + i) * g->stride + n0 + TILE_COLS - 1, 1);
+    }
+}
+
 /* c += what of the masked tile is kept, over 1 - p. */
 static void add_masked(float *c, const float *masked, const struct mask *mask, int rows, int64_t m0, int64_t n0)
 {
@@ -105,11 +129,14 @@ static void run_pass(const struct part *w, const struct pass *pass, float *c, bo
 
         for (j = i + 1; j < pass->pieces && !mask->lay && !pass->piece[j].term->mask.lay; j++) {}
         int64_t words = (j < pass->pieces ? pass->piece[j].at : pass->words) - at;
+        struct block a = {w->block + at, w->block_stride, 1};
+        struct panels b = {panels + at * TILE_COLS, w->panel_stride, TILE_COLS};
+
         if (!mask->lay) {
-            tile_run(rows, vectors, words, w->block + at, w->block_stride, panels + at * TILE_COLS, c, TILE_COLS, add);
+            tile_run(rows, vectors, words, a, b, c, TILE_COLS, add);
         } else {
             if (!add) memset(c, 0, (size_t)(rows * TILE_COLS) * sizeof *c);
-            tile_run(rows, vectors, words, w->block + at, w->block_stride, panels + at * TILE_COLS, w->masked, TILE_COLS, false);
+            tile_run(rows, vectors, words, a, b, w->masked, TILE_COLS, false);
             add_masked(c, w->masked, mask, rows, m0, n0);
         }
         add = true;
@@ -144,12 +171,15 @@ static void run_rows(const struct part *w, const struct pass *pass, float *parti
     for (int64_t b = 0; b < blocks; b++) {
         int64_t r0 = m0 + share(m1 - m0, blocks, b);
         int rows = (int)(m0 + share(m1 - m0, blocks, b + 1) - r0);
+        int64_t next = m0 + share(m1 - m0, blocks, min64(b + 2, blocks));
 
         fill_rows(w, pass, r0, r0 + rows);
         for (int64_t i = 0; i < panels; i++) {
             int64_t n = n0 + i * TILE_COLS, end = min64(n + TILE_COLS, n1);
             float *c = partial ? partial + ((r0 - m0) * panels + i * rows) * TILE_COLS : w->tile;
 
+            prefetch_rows(pass, r0 + rows, next, i, panels);
+            if (last) prefetch_tile(w->g, rows, r0, n);
             run_pass(w, pass, c, !first, i, rows, (int)ceil_div(end - n, VL), r0, n);
             if (last) store_tile(w->g, c, rows, r0, n, end);
         }
@@ -162,10 +192,10 @@ static void run_group(struct part *w, bool one_pass, int64_t m0, int64_t m1, int
     struct pass pass, ahead;
     int term = 0;
     int64_t at = 0;
-    bool first = true, more = next_pass(&pass, w->g, &term, &at);
+    bool first = true, more = next_pass(&pass, w->g, w->depth, &term, &at);
 
     do { /* once even without terms: y is 0 then */
-        more = more && next_pass(&ahead, w->g, &term, &at);
+        more = more && next_pass(&ahead, w->g, w->depth, &term, &at);
         w->block_stride = round_up(pass.words, VL) + VL;
         fill_group(w, &pass, n0, n1);
         run_rows(w, &pass, one_pass ? NULL : w->partial, first, !more, m0, m1, n0, n1);
@@ -181,7 +211,8 @@ static void run_part(const struct gemm *g, struct pad pad, int64_t panel0, int64
 
     for (int i = 0; i < g->terms; i++) depth += words_of(g->term[i].depth);
     bool one_pass = depth <= GEMM_DEPTH;
-    w.panel_stride = max64(1, min64(depth, GEMM_DEPTH)) * TILE_COLS;
+    w.depth = one_pass ? max64(4, depth) : round_up(ceil_div(depth, ceil_div(depth, GEMM_DEPTH)), 64);
+    w.panel_stride = w.depth * TILE_COLS;
     w.panels = pad_take(&pad, GEMM_PANEL_WORDS * (int64_t)sizeof(word));
     w.block = pad_take(&pad, TILE_ROWS * BLOCK_ROOM * (int64_t)sizeof(word));
     w.tile = pad_take(&pad, TILE_ROWS * TILE_COLS * (int64_t)sizeof(float));

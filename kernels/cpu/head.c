@@ -4,8 +4,6 @@
  * A chunk of W is unpacked both ways, stays in L2 and meets all rows of a thread, TILE_ROWS at a time; their logits and p never leave L1. 4 S V C operations, as a head that keeps all logits. */
 #include "kernels/cpu/cpu.h"
 
-#include "kernels/base/fmath.h"
-
 #if VL == 16
 #define CHUNK_WORDS (300 * 1024) /* of both panels */
 #else
@@ -84,34 +82,47 @@ static void softmax_row(const struct head *h, float *logit, int64_t row, int64_t
         for (int64_t i = 0; i < h->wide; i += VL) vstore(h->dx + row * h->wide + i, vload(h->dx + row * h->wide + i) * down);
 }
 
-static const word *as_block(word *out, const float *x, int64_t stride, int64_t rows, int64_t n)
+/* (rows, n) fp32 as a block: as it is, or rounded to pairs in out. */
+static struct block as_block(word *out, const float *x, int64_t stride, int64_t rows, int64_t n)
 {
 #if PAIRS
     struct matrix m = {.f = x, .stride = stride};
 
     fill_block(out, stride / WORD_UNITS, &m, ROWS, 0, rows, 0, n);
-    return out;
+    return (struct block){out, stride / WORD_UNITS, 1};
 #else
-    return x;
+    return (struct block){x, stride, 1};
 #endif
+}
+
+/* Asks for share i of n of what rows [r0, r1) will be read from and added to. */
+static void prefetch_rows(const struct head *h, int64_t r0, int64_t r1, int64_t i, int64_t n)
+{
+    for (int64_t r = r0 + share(r1 - r0, n, i); r < r0 + share(r1 - r0, n, i + 1); r++) {
+        for (int64_t k = 0; h->dx && k < h->wide; k += 16) __builtin_prefetch(h->dx + r * h->wide + k, 1, 2);
+        for (int64_t k = 0; k < h->C; k += 64 / (int64_t)sizeof(elem)) __builtin_prefetch(h->x.x + r * h->C + k, 0, 2);
+    }
 }
 
 static void run_chunk(const struct head *h, const struct room *w, int64_t s0, int64_t s1, int64_t v0, int64_t n)
 {
-    int64_t blocks = ceil_div(s1 - s0, TILE_ROWS), stride = block_stride(h->C);
+    int64_t blocks = ceil_div(s1 - s0, TILE_ROWS), stride = block_stride(h->C), words = words_of(h->C);
+    struct panels tokens = {w->by_token, words * TILE_COLS, TILE_COLS}, columns = {w->by_column, words_of(h->chunk) * TILE_COLS, TILE_COLS};
 
-    fill_panels(w->by_token, words_of(h->C) * TILE_COLS, &h->W, ROWS, v0, v0 + n, 0, h->C);
-    if (h->dx) fill_panels(w->by_column, words_of(h->chunk) * TILE_COLS, &h->W, COLS, 0, h->C, v0, v0 + n);
+    fill_panels(w->by_token, tokens.next, &h->W, ROWS, v0, v0 + n, 0, h->C);
+    if (h->dx) fill_panels(w->by_column, columns.next, &h->W, COLS, 0, h->C, v0, v0 + n);
     for (int64_t b = 0; b < blocks; b++) {
-        int64_t r0 = s0 + share(s1 - s0, blocks, b);
+        int64_t r0 = s0 + share(s1 - s0, blocks, b), next = s0 + share(s1 - s0, blocks, min64(b + 2, blocks));
         int rows = (int)(s0 + share(s1 - s0, blocks, b + 1) - r0);
 
         fill_block(w->block, stride, &h->x, ROWS, r0, r0 + rows, 0, h->C);
-        tile_sweep(rows, n, words_of(h->C), w->block, stride, w->by_token, words_of(h->C) * TILE_COLS, w->logit, h->chunk, false);
+        for (int64_t v = 0; v < n; v += TILE_COLS, tokens.at += tokens.next) {
+            prefetch_rows(h, r0 + rows, next, v / TILE_COLS, ceil_div(n, TILE_COLS));
+            tile_run(rows, (int)ceil_div(min64(n - v, TILE_COLS), VL), words, (struct block){w->block, stride, 1}, tokens, w->logit + v, h->chunk, false);
+        }
+        tokens.at = w->by_token;
         for (int i = 0; i < rows; i++) softmax_row(h, w->logit + i * h->chunk, r0 + i, v0, n);
-        if (h->dx)
-            tile_sweep(rows, h->C, words_of(n), as_block(w->p, w->logit, h->chunk, rows, n), h->chunk / WORD_UNITS, w->by_column, words_of(h->chunk) * TILE_COLS,
-                       h->dx + r0 * h->wide, h->wide, true);
+        if (h->dx) tile_sweep(rows, h->C, words_of(n), as_block(w->p, w->logit, h->chunk, rows, n), columns, h->dx + r0 * h->wide, h->wide, true);
     }
 }
 
@@ -119,7 +130,7 @@ static void finish_row(const struct head *h, elem *dx, const struct weight *W, i
 {
     float inverse = 1 / h->sum[row];
 
-    h->loss[row] = h->max[row] + (float)fm_log(h->sum[row]) - h->loss[row];
+    h->loss[row] = h->max[row] + vlog(vsplat(h->sum[row]))[0] - h->loss[row];
     if (!dx) return;
     for (int64_t k = 0; k < h->C; k += 256) {
         float w[256];

@@ -111,40 +111,88 @@ static inline float vmax_of(vf x)
 #endif
 }
 
-/* 2^n e^r for |r| <= ln 2 / 2, n in [-126, 128]: a minimax polynomial, relative error 4e-9 and its rounding; n goes into the exponent. */
-static inline vf vexp_reduced(vf r, vi n)
+#define LOG2E 1.44269504088896340736f
+#define LN2 0.69314718055994530942f
+#define ROUND_MAGIC 0x1.8p23f /* adding it leaves the nearest integer in the low bits */
+
+/* The nearest integer, |x| < 2^22. */
+static inline vf vround(vf x)
 {
-    vf p = vsplat(1.381454058e-3f);
+#if VL == 16
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    return (x + ROUND_MAGIC) - ROUND_MAGIC;
+#endif
+}
+
+/* p 2^n for p near 1 and integer n in [-300, 128]: 0 below n = -126, infinite at n = 128 where p is 1. */
+static inline vf vscale(vf p, vf n)
+{
+#if VL == 16
+    return _mm512_scalef_ps(p, n);
+#else
+    vf y = (vf)((vi)p + ((vi)(n + ROUND_MAGIC) << 23));
+
+    return vselect(n < -126.0f, (vf){0}, y);
+#endif
+}
+
+/* x within bounds; NaN stays NaN. */
+static inline vf vclamp(vf x, float low, float high)
+{
+    x = vmax(vsplat(low), x);
+    return vselect(x > high, vsplat(high), x);
+}
+
+/* 2^x: 2^f, |f| <= 1/2, is a minimax polynomial (relative error 2e-8, and its rounding). 0 below -126 or so, infinite from 128 on, NaN stays NaN. */
+static inline vf vexp2(vf x)
+{
+#if VL == 16
+    x = vmax(vsplat(-300), x);
+#else
+    x = vclamp(x, -300, 128);
+#endif
+    vf n = vround(x), f = x - n, p = vsplat(1.535334159e-4f);
+
+    p = vfma(p, f, vsplat(1.339890063e-3f));
+    p = vfma(p, f, vsplat(9.618437849e-3f));
+    p = vfma(p, f, vsplat(5.550332367e-2f));
+    p = vfma(p, f, vsplat(2.402264774e-1f));
+    p = vfma(p, f, vsplat(6.931471825e-1f));
+    return vscale(vfma(p, f, vsplat(1)), n);
+}
+
+/* e^x, the same with a relative error of 4e-9 and its rounding, but that it stays finite: 2.3e38 from 88.3 on. ln 2 is taken away in two parts, the first of so few bits
+ * that its product is exact. */
+static inline vf vexp(vf x)
+{
+    x = vclamp(x, -300 * LN2, 127.4f * LN2);
+    vf n = vround(x * LOG2E), r = vfma(n, vsplat(2.12194440e-4f), vfma(n, vsplat(-0.693359375f), x)), p = vsplat(1.381454058e-3f);
 
     p = vfma(p, r, vsplat(8.368745446e-3f));
     p = vfma(p, r, vsplat(4.166838899e-2f));
     p = vfma(p, r, vsplat(1.666652113e-1f));
     p = vfma(p, r, vsplat(4.999999404e-1f));
-    p = vfma(p * r, r, r) + 1.0f;
-    return (vf)((vi)p + (n << 23));
+    return vscale(vfma(p * r, r, r) + 1.0f, n);
 }
 
-#define LOG2E 1.44269504088896340736f
-#define LN2 0.69314718055994530942f
-#define ROUND_MAGIC 0x1.8p23f /* adding it leaves the nearest integer in the low bits */
-
-/* 2^x: relative error below 1e-7; 0 below -126, infinite from 128 on, NaN stays NaN. */
-static inline vf vexp2(vf x)
+/* ln x for normal x > 0: x = 2^n (1 + t), 1 + t in [sqrt(1/2), sqrt 2); ln(1 + t) = t - t^2 / 2 + t^3 p(t), p minimax (relative error 6e-9). NaN stays NaN. */
+static inline vf vlog(vf x)
 {
-    vf big = vselect(x > 128.0f, vsplat(128.0f), x), shifted = big + ROUND_MAGIC;
-    vf y = vexp_reduced((big - (shifted - ROUND_MAGIC)) * LN2, (vi)shifted);
+    vi bits = (vi)x, above = bits - 0x3f3504f3; /* the bits of sqrt(1/2) */
+    vf n = __builtin_convertvector(above >> 23, vf), t = (vf)(bits - (above & ~0x7fffff)) - 1.0f, p = vsplat(-7.634498924e-2f);
 
-    return vselect(x < -126.0f, (vf){0}, y);
-}
+    p = vfma(p, t, vsplat(1.276157945e-1f));
+    p = vfma(p, t, vsplat(-1.316018254e-1f));
+    p = vfma(p, t, vsplat(1.420175731e-1f));
+    p = vfma(p, t, vsplat(-1.662335694e-1f));
+    p = vfma(p, t, vsplat(2.000122666e-1f));
+    p = vfma(p, t, vsplat(-2.500081956e-1f));
+    p = vfma(p, t, vsplat(3.333333135e-1f));
+    vf tt = t * t, small = vfma(tt * t, p, tt * -0.5f);
+    vf y = vfma(n, vsplat(0.693359375f), t + vfma(n, vsplat(-2.12194440e-4f), small));
 
-/* e^x, the same. ln 2 is taken away in two parts, the first with so few bits that its product is exact. */
-static inline vf vexp(vf x)
-{
-    vf big = vselect(x > 128 * LN2, vsplat(128 * LN2), x), shifted = vfma(big, vsplat(LOG2E), vsplat(ROUND_MAGIC)), n = shifted - ROUND_MAGIC;
-    vf y = vexp_reduced(vfma(n, vsplat(2.12194440e-4f), vfma(n, vsplat(-0.693359375f), big)), (vi)shifted);
-
-    y = vselect(x < -126 * LN2, (vf){0}, y);
-    return vselect(x >= 128 * LN2, vsplat(__builtin_inff()), y); /* 128 LN2 as a float is above 128 ln 2: the exponent alone would make it NaN */
+    return vselect(x == x, y, x);
 }
 
 static inline vf vsigmoid(vf x)

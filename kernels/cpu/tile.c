@@ -12,9 +12,11 @@ static inline __attribute__((always_inline)) vf multiply_add(vf a, vf b, vf c)
 #endif
 }
 
-static inline __attribute__((always_inline)) void run(int rows, int vectors, int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride,
+static inline __attribute__((always_inline)) void run(int rows, int vectors, int64_t words, const struct block *block, const struct panels *panels, float *c, int64_t c_stride,
                                                       bool add)
 {
+    const word *a = block->at, *panel = panels->at;
+    int64_t row = block->row, a_step = block->step, b_step = panels->step;
     vf sum[TILE_ROWS][TILE_VECTORS], b[TILE_VECTORS];
 
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = (vf){0};
@@ -24,25 +26,25 @@ static inline __attribute__((always_inline)) void run(int rows, int vectors, int
     for (; words > 0; words--) {
         UNROLL for (int v = 0; v < vectors; v++) b[v] = vload(panel + v * VL);
         UNROLL for (int i = 0; i < rows; i++) {
-            vf a = vsplat(block[i * stride]);
-            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = multiply_add(a, b[v], sum[i][v]);
+            vf ai = vsplat(a[i * row]);
+            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = multiply_add(ai, b[v], sum[i][v]);
         }
-        block++;
-        panel += TILE_COLS;
+        a += a_step;
+        panel += b_step;
     }
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) vstore(c + i * c_stride + v * VL, sum[i][v]);
 }
 
-typedef void tile_fn(int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride, bool add);
+typedef void tile_fn(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, bool add);
 
-#define TILE(rows)                                                                                                                                       \
-    static void tile_##rows##_1(int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride, bool add)              \
-    {                                                                                                                                                    \
-        run(rows, 1, words, block, stride, panel, c, c_stride, add);                                                                                    \
-    }                                                                                                                                                    \
-    static void tile_##rows##_2(int64_t words, const word *block, int64_t stride, const word *panel, float *c, int64_t c_stride, bool add)              \
-    {                                                                                                                                                    \
-        run(rows, 2, words, block, stride, panel, c, c_stride, add);                                                                                    \
+#define TILE(rows)                                                                                                                 \
+    static void tile_##rows##_1(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, bool add) \
+    {                                                                                                                              \
+        run(rows, 1, words, a, b, c, c_stride, add);                                                                               \
+    }                                                                                                                              \
+    static void tile_##rows##_2(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, bool add) \
+    {                                                                                                                              \
+        run(rows, 2, words, a, b, c, c_stride, add);                                                                               \
     }
 TILE(1) TILE(2) TILE(3) TILE(4)
 #if TILE_ROWS > 4
@@ -63,13 +65,12 @@ static tile_fn *const tiles[TILE_ROWS][TILE_VECTORS] = {
 #endif
 };
 
-void tile_run(int rows, int vectors, int64_t words, const word *block, int64_t block_stride, const word *panel, float *c, int64_t c_stride, bool add)
+void tile_run(int rows, int vectors, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add)
 {
-    tiles[rows - 1][vectors - 1](words, block, block_stride, panel, c, c_stride, add);
+    tiles[rows - 1][vectors - 1](words, &a, &b, c, c_stride, add);
 }
 
-void tile_sweep(int rows, int64_t cols, int64_t words, const word *block, int64_t block_stride, const word *panels, int64_t panel_stride, float *c, int64_t c_stride, bool add)
+void tile_sweep(int rows, int64_t cols, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add)
 {
-    for (int64_t n = 0; n < cols; n += TILE_COLS, panels += panel_stride)
-        tile_run(rows, (int)ceil_div(min64(cols - n, TILE_COLS), VL), words, block, block_stride, panels, c + n, c_stride, add);
+    for (int64_t n = 0; n < cols; n += TILE_COLS, b.at += b.next) tile_run(rows, (int)ceil_div(min64(cols - n, TILE_COLS), VL), words, a, b, c + n, c_stride, add);
 }
