@@ -284,6 +284,70 @@ static void bitsandbytes_directories_are_mapped(void **state)
     train_case(GOLDEN "/llama_int8", GOLDEN "/llama_int8", "case.safetensors", "ref", DTYPE_F32, NET_TRAIN, 3, false, 1e-6, 0);
 }
 
+/* --- finite differences */
+
+static double loss_at(struct rig *rig, const struct sequences *q, float *loss)
+{
+    double sum = 0;
+    struct micro m;
+
+    micro_make(&m, q, 0, q->n, false, 0);
+    rig->dev->ops->round_operand(rig->dev, rig->operand, rig->theta, rig->lora.n);
+    net_eval(&rig->net, &m, loss, NULL);
+    for (int i = 0; i < m.S; i++) sum += (double)loss[i];
+    sum /= m.S;
+    micro_drop(&m);
+    return sum;
+}
+
+/* The derivative of the loss along a random direction within each LoRA tensor, by central differences, against the gradient's projection on it.
+ * The step moves the loss by some 1e-2, its fp32 rounding is 1e-7: 2e-3 of the derivative's own scale (the gradient's norm) leaves room for curvature. */
+static void every_gradient_follows_finite_differences(void **state)
+{
+    const float step = 1e-2f;
+    struct sequences q;
+    struct rig rig;
+    struct micro m;
+    float *loss, *saved;
+
+    sequences_open(&q, GOLDEN "/llama/case.safetensors");
+    rig_open(&rig, GOLDEN "/llama", GOLDEN "/llama/adapter", "ref", DTYPE_F32, NET_TRAIN, limits_of(&q));
+    loss = xcalloc((size_t)q.T, sizeof *loss);
+    saved = xmalloc((size_t)rig.lora.n * sizeof *saved);
+    memcpy(saved, rig.theta, (size_t)rig.lora.n * sizeof *saved);
+    micro_make(&m, &q, 0, q.n, false, 0);
+    net_train(&rig.net, &m, (struct net_step){0}, 1.0f / (float)m.S, &rig.tree, loss);
+    gradtree_finish(&rig.tree, rig.dev, q.n, rig.g);
+    for (int i = 0; i < 2 * rig.lora.pairs; i++) {
+        const struct lora_pair *p = &rig.lora.pair[i / 2];
+        int64_t at = i % 2 ? p->b : p->a, n = (int64_t)rig.lora.r * (i % 2 ? p->out : p->in);
+        double along = 0, norm = 0, up, down, found;
+
+        for (int sign = 0; sign < 2; sign++) {
+            for (int64_t k = 0; k < n; k++) {
+                uint32_t w[4];
+                float d;
+
+                philox4x32(w, rng_key(11), (uint32_t)k, (uint32_t)i, 0, 0);
+                d = (w[0] & 1 ? 1.0f : -1.0f) / (float)sqrt((double)n);
+                rig.theta[at + k] = saved[at + k] + (sign ? -step : step) * d;
+                if (sign) continue;
+                along += (double)d * (double)rig.g[at + k];
+                norm += (double)rig.g[at + k] * (double)rig.g[at + k];
+            }
+            *(sign ? &down : &up) = loss_at(&rig, &q, loss);
+        }
+        memcpy(rig.theta + at, saved + at, (size_t)n * sizeof *saved);
+        found = (up - down) / (2 * (double)step);
+        if (!(fabs(found - along) <= 2e-3 * sqrt(norm) + 2e-5)) fail_msg("pair %d, lora_%c: %g by differences, %g by backward", i / 2, i % 2 ? 'B' : 'A', found, along);
+    }
+    micro_drop(&m);
+    free(loss);
+    free(saved);
+    safetensors_close(q.file);
+    rig_close(&rig);
+}
+
 /* --- a run of ten steps */
 
 static const struct json_value *run_settings(struct json **json)
@@ -397,6 +461,7 @@ int main(void)
         cmocka_unit_test(bitsandbytes_directories_are_mapped),
         cmocka_unit_test(cpu_fp32_follows_peft),
         cmocka_unit_test(cpu_bf16_is_near_peft),
+        cmocka_unit_test(every_gradient_follows_finite_differences),
         cmocka_unit_test(ten_steps_follow_peft_and_micro_batches_never_show),
     };
 

@@ -207,7 +207,7 @@ static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
     enum pawl_status st;
 
     t->at.best_loss = NAN;
-    if ((st = store_open(&t->store, &fsys_real, t->cfg->output_dir, err)) != PAWL_OK) return st;
+    if ((st = store_open(&t->store, &fsys_real, t->cfg->output_dir, err)) != PAWL_OK) return st == PAWL_ELOCKED ? st : err_prefix(err, "output_dir");
     if (t->opt.fresh && (st = store_archive(t->store, err)) != PAWL_OK) return st;
     if ((st = ckpt_newest(&c, NULL, t->cfg->output_dir, err)) != PAWL_OK) return st;
     st = c ? checkpoint_check_config(t, c, err) : config_fix_batch(t->cfg, 1, 0, err);
