@@ -132,8 +132,9 @@ static enum pawl_status make_chunks(const struct part *p, const struct reading *
     return st;
 }
 
-static enum pawl_status tokenise(struct part *p, const struct reading *r, int threads, bool quiet, struct err *err)
+static enum pawl_status tokenise(struct part *p, const struct reading *r, int threads, struct err *err)
 {
+    const struct dataset_options *opt = r->opt;
     struct source *source = NULL;
     int ahead = threads * CHUNKS_AHEAD, n;
     struct source_chunk *in = xcalloc((size_t)ahead, sizeof *in);
@@ -156,7 +157,11 @@ static enum pawl_status tokenise(struct part *p, const struct reading *r, int th
             if (st == PAWL_OK) st = keep_chunk(p, &out[i], err);
             else free(out[i].own);
         }
-        if (!quiet) show_progress(&progress, source_progress(source));
+        if (!opt->quiet) show_progress(&progress, source_progress(source));
+        if (st == PAWL_OK && opt->stop && opt->stop()) {
+            st = err_set(err, PAWL_ESTOPPED, "%s: stopped at %.0f%% of tokenising%s: the same command goes on", r->part->path, 100 * source_progress(source),
+                         p->cache ? ", which the token cache keeps" : "");
+        }
     } while (st == PAWL_OK);
     if (progress.shown > 0) log_progress_end();
 
@@ -191,7 +196,7 @@ static bool from_cache(struct part *p, const struct reading *r, const struct dat
     *st = PAWL_OK;
     if (cache_open(&p->cache, opt->cache_dir, cache_key(r, &p->files), &p->files, &trouble) != PAWL_OK) goto without;
     if ((chunk = cache_chunks(p->cache, &p->n)) == NULL) {
-        *st = tokenise(p, r, threads, opt->quiet, &trouble);
+        *st = tokenise(p, r, threads, &trouble);
         if (*st != PAWL_OK && *st != PAWL_EIO) {
             if (err) *err = trouble;
             return true;
@@ -219,7 +224,7 @@ static enum pawl_status open_part(struct part *p, const struct dataset_config *p
     p->weight = part->weight;
     if ((st = files_list(&p->files, part, err)) != PAWL_OK) return st;
     if ((st = reading_init(&r, part, opt, &p->files, err)) != PAWL_OK) return st;
-    if (!opt->cache_dir || !from_cache(p, &r, opt, threads, &st, err)) st = tokenise(p, &r, threads, opt->quiet, err);
+    if (!opt->cache_dir || !from_cache(p, &r, opt, threads, &st, err)) st = tokenise(p, &r, threads, err);
     reading_free(&r);
     return st;
 }

@@ -28,6 +28,7 @@ struct dataset_options {
     int64_t vocab;                    /* rows of the model's embedding: an id beyond is an error; 0: not checked */
     int threads;                      /* 0: all cores */
     const char *cache_dir;            /* NULL: nothing is kept on disk */
+    bool (*stop)(void);               /* asked now and then while tokenising: true ends it with PAWL_ESTOPPED, and the cache keeps what is done. NULL: never */
     bool quiet;                       /* no counts and warnings on stderr: whoever asks prints them himself */
     bool inspect;                     /* findings that are errors, and nothing left, do not fail: whoever asks shows them */
 };

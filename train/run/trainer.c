@@ -65,6 +65,7 @@ static enum pawl_status open_data(struct trainer *t, struct err *err)
     opt.vocab = t->model->spec.V;
     opt.threads = (int)c->threads;
     opt.cache_dir = cache;
+    opt.stop = stop_requested;
     if ((st = dataset_open(&t->data, c->datasets, c->ndatasets, &opt, err)) != PAWL_OK) goto done;
     if (c->ntest_datasets) st = dataset_open(&t->held_out, c->test_datasets, c->ntest_datasets, &opt, err);
     else if (c->val_set_size > 0) st = dataset_split(t->data, &t->held_out, c->val_set_size, err);
