@@ -303,5 +303,5 @@ int cmd_ckpt(int argc, char **argv)
         {"diff", cmd_diff, "how much two differ, tensor by tensor"},
         {0},
     };
-    return cli_dispatch("pawl ckpt", "Look after the checkpoints of a run directory.", commands, argc, argv);
+    return cli_dispatch("pawl ckpt", "Look after the checkpoints of a run directory.\n\nExample:\n  pawl ckpt ls runs/a --json", commands, argc, argv);
 }
