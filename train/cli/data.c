@@ -73,7 +73,7 @@ static enum pawl_status open_model(struct view *v, int64_t *V, struct err *err)
 
     if (st != PAWL_OK) return st;
     *V = embedding_rows(path);
-    if ((st = base_tokenizer(&v->tokenizer, path, *V, err)) == PAWL_OK) st = base_template(&v->chat, path, c->chat_template, c->chat_template_jinja, err);
+    if ((st = base_tokenizer(&v->tokenizer, path, *V, c, err)) == PAWL_OK) st = base_template(&v->chat, path, c->chat_template, c->chat_template_jinja, err);
     free(path);
     return st;
 }

@@ -8,6 +8,7 @@
 #include "kernels/base/mem.h"
 #include "train/run/generate.h"
 #include "train/run/inference.h"
+#include "train/run/prompt.h"
 #include "train/run/stop.h"
 
 #include <stdio.h>
@@ -28,74 +29,16 @@ struct options {
 
 /* --- prompts */
 
-/* Text to ids. What a template wrote holds its own BOS; raw text gets what the tokenizer adds. */
-static enum pawl_status encode(struct prompt *p, const struct inference *in, const char *text, size_t len, bool raw, struct err *err)
+static struct prompt_maker maker(const struct inference *in)
 {
-    struct tokens t = {0};
-    unsigned flags = TOKENIZER_PARSE_SPECIAL | (raw ? TOKENIZER_ADD_SPECIAL : 0);
-    enum pawl_status st = tokenizer_encode(in->tokenizer, text, len, flags, &t, err);
-
-    if (st == PAWL_OK && !t.n) st = err_set(err, PAWL_EINVAL, "the prompt is empty");
-    if (st == PAWL_OK && (int64_t)t.n >= in->model->spec.max_position)
-        st = err_set(err, PAWL_EINVAL, "the prompt has %zu tokens, the model takes %d", t.n, in->model->spec.max_position);
-    if (st != PAWL_OK) {
-        tokens_free(&t);
-        return st;
-    }
-    free(t.at);
-    *p = (struct prompt){t.ids, (int)t.n};
-    return PAWL_OK;
-}
-
-static void add_message(struct buf *b, const char *role, const char *content, size_t len)
-{
-    buf_addf(b, "%s{\"role\":\"%s\",\"content\":", b->len > 1 ? "," : "", role);
-    json_add_string(b, content, len);
-    buf_addc(b, '}');
-}
-
-static enum pawl_status encode_messages(struct prompt *p, const struct inference *in, const struct json_value *messages, const struct json_value *tools, struct err *err)
-{
-    struct chat_input input = {.messages = messages, .tools = tools, .add_generation_prompt = true};
-    struct buf text = {0};
-    size_t len;
-    int32_t bos = tokenizer_special(in->tokenizer, TOKENIZER_BOS), eos = tokenizer_special(in->tokenizer, TOKENIZER_EOS);
-    enum pawl_status st;
-
-    if (!in->chat) return err_set(err, PAWL_EINVAL, "the model has no chat template: name one by --chat-template, or give plain text with --raw");
-    if (bos >= 0) input.bos_token = tokenizer_name(in->tokenizer, bos, &len);
-    if (eos >= 0) input.eos_token = tokenizer_name(in->tokenizer, eos, &len);
-    st = chat_render(in->chat, &input, &text, err);
-    if (st == PAWL_OK) st = encode(p, in, text.data ? text.data : "", text.len, false, err);
-    buf_free(&text);
-    return st;
-}
-
-/* messages: the JSON text of an array. */
-static enum pawl_status encode_messages_text(struct prompt *p, const struct inference *in, const struct buf *messages, struct err *err)
-{
-    struct json *json;
-    enum pawl_status st = json_parse(&json, messages->data, messages->len, err);
-
-    if (st != PAWL_OK) return st;
-    st = encode_messages(p, in, json_root(json), NULL, err);
-    json_free(json);
-    return st;
+    return (struct prompt_maker){in->tokenizer, in->chat, in->model->spec.max_position};
 }
 
 static enum pawl_status encode_text(struct prompt *p, const struct inference *in, const struct options *o, const char *text, size_t len, struct err *err)
 {
-    struct buf messages = {0};
-    enum pawl_status st;
+    const struct prompt_maker m = maker(in);
 
-    if (o->raw) return encode(p, in, text, len, true, err);
-    buf_addc(&messages, '[');
-    if (o->system) add_message(&messages, "system", o->system, strlen(o->system));
-    add_message(&messages, "user", text, len);
-    buf_addc(&messages, ']');
-    st = encode_messages_text(p, in, &messages, err);
-    buf_free(&messages);
-    return st;
+    return o->raw ? prompt_raw(p, &m, text, len, err) : prompt_user(p, &m, o->system, text, len, err);
 }
 
 /* A line of --input: {"messages": [...]} (an assistant's last message is left for the model to write), or {"prompt": text}. */
@@ -103,6 +46,7 @@ static enum pawl_status encode_line(struct prompt *p, const struct inference *in
 {
     struct json *json;
     const struct json_value *root, *messages, *prompt;
+    const struct prompt_maker m = maker(in);
     enum pawl_status st = json_parse(&json, line, len, err);
 
     if (st != PAWL_OK) return st;
@@ -113,7 +57,7 @@ static enum pawl_status encode_line(struct prompt *p, const struct inference *in
         struct json_value open = *messages;
 
         if (!strcmp(json_string(json_get(json_at(messages, messages->len - 1), "role"), ""), "assistant")) open.len--;
-        st = encode_messages(p, in, &open, json_get(root, "tools"), err);
+        st = prompt_messages(p, &m, &open, json_get(root, "tools"), err);
     } else if (prompt && prompt->type == JSON_STRING) {
         st = encode_text(p, in, o, prompt->text, prompt->len, err);
     } else {
@@ -288,14 +232,14 @@ static enum pawl_status answer_prompt(const struct inference *in, const struct o
 /* Lines from stdin, each a turn of one conversation. */
 static enum pawl_status converse(const struct inference *in, const struct options *o, struct err *err)
 {
+    const struct prompt_maker m = maker(in);
     struct buf messages = {0};
     char *line = NULL;
     size_t cap = 0;
     ssize_t len;
     enum pawl_status st = PAWL_OK;
 
-    buf_addc(&messages, '[');
-    if (o->system) add_message(&messages, "system", o->system, strlen(o->system));
+    if (o->system) prompt_add_message(&messages, "system", o->system, strlen(o->system));
     while (st == PAWL_OK) {
         struct talk t = {.o = o};
         struct prompt p;
@@ -304,12 +248,9 @@ static enum pawl_status converse(const struct inference *in, const struct option
         if ((len = getline(&line, &cap, stdin)) < 0) break;
         while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r')) len--;
         if (!len) continue;
-        add_message(&messages, "user", line, (size_t)len);
-        buf_addc(&messages, ']');
-        st = encode_messages_text(&p, in, &messages, err);
-        messages.data[--messages.len] = 0; /* the list stays open for the next turn */
-        if (st == PAWL_OK) st = answer(&t, in, &p, err);
-        if (st == PAWL_OK) add_message(&messages, "assistant", t.answer.data ? t.answer.data : "", t.answer.len);
+        prompt_add_message(&messages, "user", line, (size_t)len);
+        if ((st = prompt_conversation(&p, &m, &messages, err)) == PAWL_OK) st = answer(&t, in, &p, err);
+        if (st == PAWL_OK) prompt_add_message(&messages, "assistant", t.answer.data ? t.answer.data : "", t.answer.len);
         buf_free(&t.answer);
     }
     free(line);

@@ -56,6 +56,8 @@ struct net {
     float *loss;                         /* (S) */
     int32_t *argmax;                     /* (S) */
     int32_t *ids, *pos, *row_start, *example_start, *index, *target, *slot; /* the micro-batch on the device */
+    void *scratch;                       /* what the device's ops use while this net runs */
+    size_t scratch_bytes;
     float *cos, *sin;                    /* (positions, D/2) */
     int positions;
 };
@@ -70,7 +72,7 @@ struct net_step {
  * dev, model, lora and operand (set before the first call) must outlive it. */
 void net_reserve(struct net *n, struct arena *a, struct dev *dev, const struct model *model, const struct lora *lora, enum net_mode mode, struct rows_limits limits,
                  int positions);
-/* After the arena was allocated: fills tables, hands the device its scratch. */
+/* After the arena was allocated: fills tables, lays out what layers share. */
 void net_init(struct net *n);
 void net_free(struct net *n);
 

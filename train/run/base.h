@@ -7,8 +7,10 @@
 #include "train/text/chat.h"
 #include "train/text/tokenizer.h"
 
-/* The tokenizer of a model directory or .gguf file, checked against the rows of its embedding (V; 0: not checked): ids beyond it are an error. */
-enum pawl_status base_tokenizer(struct tokenizer **out, const char *path, int64_t V, struct err *err);
+/* The tokenizer of a model directory or .gguf file, checked against the rows of its embedding (V; 0: not checked): ids beyond it are an error. special_tokens and
+ * eot_tokens of the configuration (which may be NULL) must be tokens of the vocabulary; bos_token, eos_token, pad_token and unk_token take their roles, and the
+ * end of a turn is found from the template itself. */
+enum pawl_status base_tokenizer(struct tokenizer **out, const char *path, int64_t V, const struct config *c, struct err *err);
 
 /* chat_template and chat_template_jinja as INTERFACE names them: "tokenizer_default" or NULL, a built-in name, or "jinja" with a file or the text itself.
  * *out = NULL without an error where tokenizer_default is asked for and the model has none: only chat data needs one. */

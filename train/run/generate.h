@@ -3,16 +3,12 @@
 #define PAWL_RUN_GENERATE_H
 
 #include "train/model/net.h"
+#include "train/run/prompt.h"
 #include "train/run/sample.h"
 #include "train/text/tokenizer.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-struct prompt {
-    const int32_t *ids;
-    int n; /* at least 1 */
-};
 
 struct generate_options {
     struct sample_options sample;

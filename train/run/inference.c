@@ -72,7 +72,7 @@ enum pawl_status inference_open(struct inference *in, const struct inference_opt
     if ((st = locate(&path, model, LOCATE_MODEL, NULL, err)) != PAWL_OK) goto done;
     if ((st = model_open(&in->model, path, storage_of(opt, in->trained), err)) != PAWL_OK) goto done;
     if ((st = open_adapter(in, opt->adapter, err)) != PAWL_OK) goto done;
-    if ((st = base_tokenizer(&in->tokenizer, path, in->model->spec.V, err)) != PAWL_OK) goto done;
+    if ((st = base_tokenizer(&in->tokenizer, path, in->model->spec.V, in->trained, err)) != PAWL_OK) goto done;
     st = open_template(in, path, opt->chat_template, err);
 done:
     free(path);

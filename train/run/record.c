@@ -87,3 +87,15 @@ void record_evaluation(struct trainer *t, const struct evaluation *ev)
     record_event(t, "eval", b.data);
     buf_free(&b);
 }
+
+void record_sample(struct trainer *t, const char *prompt, const char *text, size_t len)
+{
+    struct buf b = {0};
+
+    buf_adds(&b, ",\"prompt\":");
+    json_add_string(&b, prompt, strlen(prompt));
+    buf_adds(&b, ",\"text\":");
+    json_add_string(&b, text, len);
+    record_event(t, "sample", b.data);
+    buf_free(&b);
+}

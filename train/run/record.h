@@ -22,5 +22,7 @@ void record_event(struct trainer *t, const char *event, const char *json_fields)
 /* The start of this process: what is trained, from where; also said to the person. */
 void record_start(struct trainer *t);
 void record_evaluation(struct trainer *t, const struct evaluation *ev);
+/* An answer to one of sample_prompts. */
+void record_sample(struct trainer *t, const char *prompt, const char *text, size_t len);
 
 #endif

@@ -9,11 +9,13 @@
 #include "train/run/base.h"
 #include "train/run/checkpoint.h"
 #include "train/run/evaluate.h"
+#include "train/run/generate.h"
 #include "train/run/record.h"
 #include "train/run/stop.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <stdio.h>
 
 #define METRICS_FILE "metrics.jsonl"
@@ -45,7 +47,7 @@ static enum pawl_status open_model(struct trainer *t, struct err *err)
     if ((st = locate(&path, c->base_model, LOCATE_MODEL, NULL, err)) != PAWL_OK) return st;
     if ((st = model_open(&t->model, path, storage, err)) != PAWL_OK) goto done;
     if ((st = lora_from_config(&t->lora, &t->model->spec, c, err)) != PAWL_OK) goto done;
-    if ((st = base_tokenizer(&t->tokenizer, path, t->model->spec.V, err)) != PAWL_OK) goto done;
+    if ((st = base_tokenizer(&t->tokenizer, path, t->model->spec.V, c, err)) != PAWL_OK) goto done;
     st = base_template(&t->chat, path, c->chat_template, c->chat_template_jinja, err);
 done:
     free(path);
@@ -217,6 +219,7 @@ static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
     if (st != PAWL_OK || (st = store_raise_generation(t->store, 0, err)) != PAWL_OK || (st = open_records(t, err)) != PAWL_OK) goto done;
     if (c) {
         t->resumed_from = xstrdup(c->name);
+        if (t->at.best_step) t->best = xasprintf("checkpoint-%lld", (long long)t->at.best_step);
         t->durable_step = c->step;
     }
     t->dev->ops->round_operand(t->dev, t->operand, t->theta, t->lora.n);
@@ -335,6 +338,32 @@ static bool due(int64_t step, int64_t every)
     return every > 0 && step % every == 0;
 }
 
+static void sample_done(void *ctx, size_t i, const struct answer *a)
+{
+    struct trainer *t = ctx;
+
+    log_info("sample: %s -> %.*s", t->cfg->sample_prompts.at[i], (int)a->len, a->text);
+    record_sample(t, t->cfg->sample_prompts.at[i], a->text, a->len);
+}
+
+/* Greedy answers to sample_prompts, into events.jsonl. */
+static enum pawl_status answer_samples(struct trainer *t, struct err *err)
+{
+    const struct str_list *texts = &t->cfg->sample_prompts;
+    const struct prompt_maker maker = {t->tokenizer, t->chat, t->model->spec.max_position};
+    const struct generate_options opt = {.sample = {.top_p = 1, .repetition_penalty = 1}, .max_tokens = 128, .parallel = 8};
+    struct prompt *prompts = xcalloc(texts->n, sizeof *prompts);
+    enum pawl_status st = PAWL_OK;
+
+    for (size_t i = 0; i < texts->n && st == PAWL_OK; i++)
+        st = t->chat ? prompt_user(&prompts[i], &maker, NULL, texts->at[i], strlen(texts->at[i]), err) : prompt_raw(&prompts[i], &maker, texts->at[i], strlen(texts->at[i]), err);
+    if (st == PAWL_OK)
+        st = generate(t->dev, t->model, &t->lora, t->operand, t->tokenizer, prompts, texts->n, 0, &opt, sample_done, NULL, t, err);
+    for (size_t i = 0; i < texts->n; i++) free((void *)prompts[i].ids);
+    free(prompts);
+    return st == PAWL_OK ? st : err_prefix(err, "sample_prompts");
+}
+
 /* Held-out loss now; keeps count for early stopping. The best step is saved by the caller. */
 static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *err)
 {
@@ -343,6 +372,7 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
 
     if (st != PAWL_OK) return st;
     record_evaluation(t, &ev);
+    if ((st = answer_samples(t, err)) != PAWL_OK) return st;
     *best = !(ev.loss >= t->at.best_loss); /* also where best_loss is NaN */
     t->at.evals_since_best = *best ? 0 : t->at.evals_since_best + 1;
     if (*best) {

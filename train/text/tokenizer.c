@@ -444,6 +444,12 @@ int32_t tokenizer_special(const struct tokenizer *t, enum tokenizer_role role)
     return t->special[role];
 }
 
+void tokenizer_set_special(struct tokenizer *t, enum tokenizer_role role, int32_t id)
+{
+    t->special[role] = id;
+    tokenizer_mark_special(t, id);
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     for (size_t i = 0; i < t->n_prefix; i++)

@@ -75,6 +75,8 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 enum tokenizer_role { TOKENIZER_BOS, TOKENIZER_EOS, TOKENIZER_PAD, TOKENIZER_UNK };
 /* -1: the tokenizer's files do not name one. */
 int32_t tokenizer_special(const struct tokenizer *t, enum tokenizer_role role);
+/* Gives a role another token, as a configuration's special_tokens says; before the tokenizer is used. */
+void tokenizer_set_special(struct tokenizer *t, enum tokenizer_role role, int32_t id);
 /* Whether TOKENIZER_ADD_SPECIAL puts BOS in front: a text whose template wrote BOS already must then be encoded without it. */
 bool tokenizer_adds_bos(const struct tokenizer *t);
 
