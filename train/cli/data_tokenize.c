@@ -24,7 +24,14 @@ static enum pawl_status tokenize(void *context, const struct json_value *line, s
     enum pawl_status st = tokenizer_encode(w->tokenizer, text->text, text->len, w->flags, &w->tokens, err);
     if (st != PAWL_OK) return st;
     buf_adds(out, "{\"ids\":[");
-    for (size_t i = 0; i < w->tokens.n; i++) buf_addf(out, "%s%d", i ? "," : "", w->tokens.ids[i]);
+    for (size_t i = 0; i < w->tokens.n; i++) { /* printf would take longer than the tokenizer */
+        char digits[16], *p = digits + sizeof digits;
+        int32_t id = w->tokens.ids[i];
+        do *--p = (char)('0' + id % 10);
+        while ((id /= 10) > 0);
+        if (i > 0) *--p = ',';
+        buf_add(out, p, (size_t)(digits + sizeof digits - p));
+    }
     buf_adds(out, "]}");
     return PAWL_OK;
 }

@@ -91,6 +91,9 @@ static void first_symbols(const struct merge_rules *r, const char *word, size_t 
         if (r->byte_level) {
             n = 1;
             id = r->bytes[(unsigned char)word[i]];
+        } else if ((unsigned char)word[i] < 0x80) {
+            n = 1;
+            id = r->ascii[(unsigned char)word[i]];
         } else {
             int k = utf8_decode(word + i, len - i, &cp);
             n = k > 0 ? (size_t)k : 1;

@@ -23,6 +23,7 @@ struct merge_rules {
     uint32_t *ranks;          /* by id, second form; UINT32_MAX: never made by merging */
 
     int32_t bytes[256];       /* tokens of single bytes: all symbols (byte-level), or what an unknown character falls back to; -1: none */
+    int32_t ascii[128];       /* tokens of single characters, for the second kind of vocabulary: those of characters */
     bool byte_level;
     bool byte_fallback;
     int32_t unk;              /* -1: an unknown character vanishes */

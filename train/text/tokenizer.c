@@ -137,8 +137,9 @@ void tokenizer_finish_bpe(struct tokenizer *t)
         }
         buf_free(&raw);
         m->vocab = &t->bytes;
-    } else if (!m->whole_words) {
-        find_cuts(t);
+    } else {
+        for (int i = 0; i < 128; i++) m->ascii[i] = vocab_find(&t->names, (char[]){(char)i}, 1);
+        if (!m->whole_words) find_cuts(t);
     }
     m->itself = xcalloc(t->names.n, 1);
 }
