@@ -6,8 +6,8 @@ function(pawl_cpu_variant isa act)
   set(name pawl_cpu_${isa}_${act})
   string(TOUPPER ${act} ACT)
   add_library(${name} OBJECT ${CPU_SOURCES})
-  # -fno-math-errno lets sqrt be the instruction, which IEEE has correctly rounded.
-  target_compile_options(${name} PRIVATE -fno-math-errno ${ARGN})
+  # -fno-math-errno lets sqrt be the instruction, which IEEE has correctly rounded. -fwrapv: exponents are added to the bits of floats as integers, and wrap.
+  target_compile_options(${name} PRIVATE -fno-math-errno -fwrapv ${ARGN})
   target_compile_definitions(${name} PRIVATE CPU_VARIANT=${isa}_${act} CPU_ACT_${ACT})
   target_link_libraries(${name} PRIVATE OpenMP::OpenMP_C)
   target_sources(pawl_kernels PRIVATE $<TARGET_OBJECTS:${name}>)

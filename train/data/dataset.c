@@ -205,7 +205,7 @@ static bool from_cache(struct part *p, const struct reading *r, const struct dat
         chunk = cache_chunks(p->cache, &p->n);
     }
     p->chunk = xreallocarray(NULL, p->n + 1, sizeof *p->chunk);
-    memcpy(p->chunk, chunk, p->n * sizeof *chunk);
+    if (p->n) memcpy(p->chunk, chunk, p->n * sizeof *chunk);
     return true;
 without:
     log_warn("token cache: %s: going on without it", trouble.text);
