@@ -1,6 +1,7 @@
 /* c (rows, columns) (+)= block (rows, words) panel (words, columns): sums stay in registers while the words go by.
  * A step loads one row of the panel (TILE_VECTORS vectors, from L2) and, for each row, broadcasts one word of the block (from L1 or L2): with 14 rows of 2 vectors 16 loads feed 28
- * multiply-adds, so the two multipliers of a core are the limit, not its loads. One function for each number of rows, so that a short block costs what it has. */
+ * multiply-adds, so the two multipliers of a core are the limit, not its loads. One function for each number of rows, so that a short block costs what it has.
+ * What c holds is added last: added first, it would swallow terms below its rounding one by one, such as the head's 49,000 words of probability 1e-9. */
 #include "kernels/cpu/cpu.h"
 
 static inline __attribute__((always_inline)) vf multiply_add(vf a, vf b, vf c)
@@ -20,9 +21,6 @@ static inline __attribute__((always_inline)) void run(int rows, int vectors, int
     vf sum[TILE_ROWS][TILE_VECTORS], b[TILE_VECTORS];
 
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = (vf){0};
-    if (add) {
-        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = vload(c + i * c_stride + v * VL);
-    }
     for (; words > 0; words--) {
         UNROLL for (int v = 0; v < vectors; v++) b[v] = vload(panel + v * VL);
         UNROLL for (int i = 0; i < rows; i++) {
@@ -31,6 +29,9 @@ static inline __attribute__((always_inline)) void run(int rows, int vectors, int
         }
         a += a_step;
         panel += b_step;
+    }
+    if (add) {
+        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] += vload(c + i * c_stride + v * VL);
     }
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) vstore(c + i * c_stride + v * VL, sum[i][v]);
 }
