@@ -33,6 +33,7 @@ struct store {
     const struct fsys *sys;
     char *dir;
     int lock_fd;
+    double last_alive;
     char run_id[17];
     uint64_t generation;
     bool raised;
@@ -67,9 +68,11 @@ static void time_text(char out[17])
 static enum pawl_status take_lock(struct store *s, struct err *err)
 {
     char *path = in_dir(s, LOCK_NAME), host[256] = "", when[17], holder[512] = "";
+    struct stat info;
     enum pawl_status st = fd_open(&s->lock_fd, s->sys, path, O_RDWR | O_CREAT, err);
 
     if (st != PAWL_OK) goto done;
+    if (fstat(s->lock_fd, &info) == 0 && info.st_size > 0) s->last_alive = (double)info.st_mtim.tv_sec + (double)info.st_mtim.tv_nsec * 1e-9;
     if (s->sys->flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) {
             ssize_t n = s->sys->pread(s->lock_fd, holder, sizeof holder - 1, 0);
@@ -185,6 +188,16 @@ void store_close(struct store *s)
     free(s->seen);
     free(s->dir);
     free(s);
+}
+
+void store_touch(struct store *s)
+{
+    futimens(s->lock_fd, NULL);
+}
+
+double store_last_alive(const struct store *s)
+{
+    return s->last_alive;
 }
 
 const struct fsys *store_sys(const struct store *s)

@@ -29,6 +29,11 @@ const struct fsys *store_sys(const struct store *s);
 const char *store_dir(const struct store *s);
 const char *store_run_id(const struct store *s); /* 16 hex digits, made when the run directory is new */
 
+/* Says that this process is alive, by the lock's time of change: costs no disk access, and survives a killed process. */
+void store_touch(struct store *s);
+/* When an earlier process last did (seconds since 1970); 0: unknown. */
+double store_last_alive(const struct store *s);
+
 /* Raises the generation above everything that was seen here and above at_least (a remote's, a journal's), durable in RUN_DIR/run.json: at each start, before
  * the first step and the first save. */
 enum pawl_status store_raise_generation(struct store *s, uint64_t at_least, struct err *err);

@@ -148,6 +148,8 @@ struct config {
 /* Reads path (NULL: an empty configuration), then applies sets[0..nsets) ("key=value", dotted for nested keys: "datasets.0.path=a.jsonl"; the value is YAML), checks each value and
  * how they go together. Says on stderr which keys have no meaning here. Errors: "FILE:LINE:COLUMN: key: expected, found, what to do", or "--set: key: ...". */
 enum pawl_status config_load(struct config **out, const char *path, const char *const *sets, size_t nsets, struct err *err);
+/* The same from text; name stands for the file in messages. */
+enum pawl_status config_parse(struct config **out, const char *name, const char *text, size_t len, struct err *err);
 void config_free(struct config *c); /* NULL is allowed */
 
 /* Fixes global_batch_size for a number of ranks. `running` is the value of the run that is resumed, 0 at its first launch: there

@@ -435,22 +435,28 @@ static enum pawl_status parse_yaml(struct loader *l, const char *text, size_t le
     return st;
 }
 
-static enum pawl_status load_file(struct loader *l)
+static enum pawl_status load_text(struct loader *l, const char *text, size_t len)
 {
-    struct buf text = {0};
     yaml_document_t doc;
     yaml_node_t *root;
     enum pawl_status st;
 
-    if ((st = read_file(l->path, &text, l->err)) != PAWL_OK) goto done;
-    if ((st = parse_yaml(l, text.data ? text.data : "", text.len, &doc)) != PAWL_OK) goto done;
+    if ((st = parse_yaml(l, text, len, &doc)) != PAWL_OK) return st;
     l->doc = &doc;
     root = yaml_document_get_root_node(&doc);
     if (root && root->type != YAML_MAPPING_NODE) st = fail_at(l, root->start_mark, "expected keys and values (\"base_model: ...\"), found something else");
     for (yaml_node_pair_t *p = root && st == PAWL_OK ? root->data.mapping.pairs.start : NULL; p && p < root->data.mapping.pairs.top && st == PAWL_OK; p++)
         st = load_key(l, node_of(l, p->key), node_of(l, p->value));
     yaml_document_delete(&doc);
-done:
+    return st;
+}
+
+static enum pawl_status load_file(struct loader *l)
+{
+    struct buf text = {0};
+    enum pawl_status st;
+
+    if ((st = read_file(l->path, &text, l->err)) == PAWL_OK) st = load_text(l, text.data ? text.data : "", text.len);
     buf_free(&text);
     return st;
 }
@@ -586,7 +592,8 @@ static enum pawl_status apply_set(struct loader *l, const char *set)
 
 /* --- all together --- */
 
-enum pawl_status config_load(struct config **out, const char *path, const char *const *sets, size_t nsets, struct err *err)
+/* From text, or where that is NULL from the file at path, or where that is NULL too from sets alone. */
+static enum pawl_status load(struct config **out, const char *path, const char *text, size_t len, const char *const *sets, size_t nsets, struct err *err)
 {
     struct err own;
     struct loader l = {.path = path, .err = err ? err : &own};
@@ -597,7 +604,7 @@ enum pawl_status config_load(struct config **out, const char *path, const char *
     l.given = xcalloc(config_keys.n, sizeof *l.given);
     for (size_t i = 0; i < config_keys.n; i++) key_reset(&config_keys.keys[i], l.config);
 
-    st = path ? load_file(&l) : PAWL_OK;
+    st = text ? load_text(&l, text, len) : path ? load_file(&l) : PAWL_OK;
     for (size_t i = 0; i < nsets && st == PAWL_OK; i++) st = apply_set(&l, sets[i]);
     if (st == PAWL_OK) st = config_check(&l);
     if (st == PAWL_OK && l.unused.len) log_info("%s: no meaning here, left out: %s", path, l.unused.data);
@@ -615,6 +622,16 @@ enum pawl_status config_load(struct config **out, const char *path, const char *
     buf_free(&l.unused);
     config_free(l.config);
     return st;
+}
+
+enum pawl_status config_load(struct config **out, const char *path, const char *const *sets, size_t nsets, struct err *err)
+{
+    return load(out, path, NULL, 0, sets, nsets, err);
+}
+
+enum pawl_status config_parse(struct config **out, const char *name, const char *text, size_t len, struct err *err)
+{
+    return load(out, name, text, len, NULL, 0, err);
 }
 
 void config_free(struct config *c)

@@ -2,6 +2,7 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
+#include "train/run/journaling.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,21 +27,17 @@ static void show_progress(struct trainer *t, const struct step_record *r)
                  (double)r->tokens / r->seconds, clock_text(eta, t->seconds_a_step * (double)(t->total_steps - r->step)), (long long)t->durable_step);
 }
 
-enum pawl_status record_step(struct trainer *t, const struct step_record *r, struct err *err)
+void record_step(struct trainer *t, const struct step_record *r)
 {
     struct buf b = {0};
-    enum pawl_status st;
 
     t->seconds_a_step = t->seconds_a_step > 0 ? 0.9 * t->seconds_a_step + 0.1 * r->seconds : r->seconds;
     buf_addf(&b, "{\"step\":%lld,\"epoch\":%.17g,\"loss\":%.17g,\"grad_norm\":%.17g,\"learning_rate\":%.17g,\"tokens\":%lld,\"supervised_tokens\":%lld,", (long long)r->step,
              r->epoch, r->loss, r->grad_norm, r->learning_rate, (long long)r->tokens, (long long)r->supervised);
     buf_addf(&b, "\"tokens_per_second\":%.1f,\"step_seconds\":%.4f,\"durable_step\":%lld}", (double)r->tokens / r->seconds, r->seconds, (long long)t->durable_step);
-    st = jsonl_append(t->metrics, b.data, b.len, err);
+    journaling_line(t, b.data, b.len);
     buf_free(&b);
-    if (st != PAWL_OK) return st;
-    t->at.metrics_offset = jsonl_offset(t->metrics);
     show_progress(t, r);
-    return PAWL_OK;
 }
 
 void record_event(struct trainer *t, const char *event, const char *json_fields)
@@ -59,7 +56,7 @@ void record_event(struct trainer *t, const char *event, const char *json_fields)
     buf_free(&b);
 }
 
-void record_start(struct trainer *t)
+void record_start(struct trainer *t, const char *json_fields)
 {
     const struct model_spec *s = &t->model->spec;
     struct buf b = {0};
@@ -72,6 +69,7 @@ void record_start(struct trainer *t)
     buf_addf(&b, ",\"generation\":%llu,\"total_steps\":%lld,\"device\":", (unsigned long long)store_generation(t->store), (long long)t->total_steps);
     json_add_string(&b, t->dev->name, strlen(t->dev->name));
     if (t->resumed_from) buf_addf(&b, ",\"from\":\"%s\"", t->resumed_from);
+    buf_adds(&b, json_fields);
     record_event(t, t->resumed_from ? "resume" : "start", b.data);
     buf_free(&b);
 }

@@ -14,13 +14,13 @@ struct step_record {
     double seconds;
 };
 
-/* Appends the step's line to metrics.jsonl, durable, and shows progress every logging_steps. */
-enum pawl_status record_step(struct trainer *t, const struct step_record *r, struct err *err);
+/* The step's line for metrics.jsonl, durable before the journal commit of the step, and progress every logging_steps. */
+void record_step(struct trainer *t, const struct step_record *r);
 
 /* Events. A line that can't be written is said and never stops training. json_fields: ", \"key\": value..." or "". */
 void record_event(struct trainer *t, const char *event, const char *json_fields);
 /* The start of this process: what is trained, from where; also said to the person. */
-void record_start(struct trainer *t);
+void record_start(struct trainer *t, const char *json_fields);
 void record_evaluation(struct trainer *t, const struct evaluation *ev);
 /* An answer to one of sample_prompts. */
 void record_sample(struct trainer *t, const char *prompt, const char *text, size_t len);

@@ -1,18 +1,43 @@
 #include "train/run/stop.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernels/base/err.h"
 
-/* Written by signal handlers: the one state that can't live in a structure. */
-static volatile sig_atomic_t stop_signal;
+/* Written by signal handlers and watchers: the one state that can't live in a structure. Times are nanoseconds of CLOCK_MONOTONIC. */
+static _Atomic(const char *) why;
+static _Atomic int64_t deadline, lead;
+static _Atomic int64_t grace = 5000000000;
+static atomic_int interrupts;
+
+static int64_t nanoseconds(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec * (int64_t)1000000000 + ts.tv_nsec;
+}
+
+/* Safe in a handler: atomics without locks and clock_gettime. */
+static void request(const char *reason, int64_t left)
+{
+    int64_t until = nanoseconds() + left;
+
+    if (atomic_load(&why) && atomic_load(&deadline) <= until) return;
+    atomic_store(&deadline, until);
+    atomic_store(&lead, left);
+    atomic_store(&why, reason);
+}
 
 static void on_signal(int sig)
 {
-    if (sig == SIGINT && stop_signal == SIGINT) _exit(err_exit_code(PAWL_ESTOPPED));
-    stop_signal = sig;
+    if (sig == SIGINT && atomic_fetch_add(&interrupts, 1)) _exit(err_exit_code(PAWL_ESTOPPED));
+    request(sig == SIGTERM ? "SIGTERM" : sig == SIGINT ? "SIGINT" : "SIGUSR1", atomic_load(&grace));
 }
 
 void stop_watch(void)
@@ -25,17 +50,32 @@ void stop_watch(void)
     signal(SIGPIPE, SIG_IGN); /* a progress line that nobody reads any more must not end a run */
 }
 
+void stop_set_grace(double seconds)
+{
+    atomic_store(&grace, (int64_t)(seconds * 1e9));
+}
+
+void stop_notice(const char *reason, double seconds)
+{
+    request(reason, (int64_t)(seconds * 1e9));
+}
+
 bool stop_requested(void)
 {
-    return stop_signal != 0;
+    return atomic_load(&why) != NULL;
 }
 
 const char *stop_reason(void)
 {
-    switch (stop_signal) {
-    case 0: return NULL;
-    case SIGTERM: return "SIGTERM";
-    case SIGINT: return "SIGINT";
-    default: return "SIGUSR1";
-    }
+    return atomic_load(&why);
+}
+
+double stop_seconds_left(void)
+{
+    return stop_requested() ? (double)(atomic_load(&deadline) - nanoseconds()) * 1e-9 : 1e9;
+}
+
+double stop_lead_seconds(void)
+{
+    return (double)atomic_load(&lead) * 1e-9;
 }

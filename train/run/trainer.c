@@ -2,37 +2,26 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
-#include "optim/adamw.h"
 #include "optim/clip.h"
-#include "optim/schedule.h"
 #include "train/config/locate.h"
 #include "train/run/base.h"
 #include "train/run/checkpoint.h"
 #include "train/run/evaluate.h"
 #include "train/run/generate.h"
+#include "train/run/journaling.h"
+#include "train/run/ledger.h"
 #include "train/run/record.h"
+#include "train/run/resume.h"
+#include "train/run/step.h"
 #include "train/run/stop.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <stdio.h>
+#include <string.h>
 
 #define METRICS_FILE "metrics.jsonl"
 #define EVENTS_FILE "events.jsonl"
-
-static double seconds_between(struct timespec a, struct timespec b)
-{
-    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
-}
-
-static struct timespec now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts;
-}
 
 /* --- opening: model, data, then memory */
 
@@ -125,6 +114,7 @@ static void reserve(struct trainer *t, enum net_mode mode)
     arena_reserve(&t->arena, "gradient", bytes, &t->g);
     arena_reserve(&t->arena, "gradient", (size_t)clip_blocks(t->lora.n) * sizeof(double), &t->norm_blocks);
     gradtree_reserve(&t->tree, &t->arena, t->lora.n, t->cfg->global_batch_size);
+    if (journaling_bytes(t->cfg, t->lora.n)) arena_reserve(&t->arena, "journal", journaling_bytes(t->cfg, t->lora.n), &t->staging);
     arena_reserve(&t->arena, "batch", (size_t)limits.supervised * sizeof(float), &t->loss);
 }
 
@@ -185,142 +175,124 @@ static enum pawl_status begin_adapter(struct trainer *t, struct err *err)
     return st == PAWL_OK ? lora_read(&t->lora, t->theta, dir, err) : st;
 }
 
+/* metrics.jsonl where the state says that it ends. It is a record and no state: where it is lost the run goes on with a new one. */
+static enum pawl_status open_metrics(struct trainer *t, struct err *err)
+{
+    char *path = xasprintf("%s/" METRICS_FILE, t->cfg->output_dir), *aside;
+    enum pawl_status st = jsonl_open(&t->metrics, store_sys(t->store), path, t->at.metrics_offset, err);
+
+    if (st == PAWL_EFORMAT) {
+        aside = xasprintf("%s.bad", path);
+        log_warn("%s; it is moved to %s, and a new one begins", err->text, aside);
+        t->at.metrics_offset = 0;
+        if ((st = file_rename(store_sys(t->store), path, aside, err)) == PAWL_OK) st = jsonl_open(&t->metrics, store_sys(t->store), path, 0, err);
+        free(aside);
+    }
+    free(path);
+    return st;
+}
+
 static enum pawl_status open_records(struct trainer *t, struct err *err)
 {
-    char *metrics = xasprintf("%s/%s", t->cfg->output_dir, METRICS_FILE), *events = xasprintf("%s/%s", t->cfg->output_dir, EVENTS_FILE);
-    char *config = xasprintf("%s/%s", t->cfg->output_dir, CONFIG_FILE);
+    char *events = xasprintf("%s/" EVENTS_FILE, t->cfg->output_dir), *config = xasprintf("%s/" CONFIG_FILE, t->cfg->output_dir);
     struct buf yaml = {0};
     enum pawl_status st;
 
     config_write_yaml(t->cfg, &yaml);
     if ((st = file_replace(store_sys(t->store), config, yaml.data, yaml.len, err)) != PAWL_OK) goto done;
-    if ((st = jsonl_open(&t->metrics, store_sys(t->store), metrics, t->at.metrics_offset, err)) != PAWL_OK) goto done;
+    if ((st = open_metrics(t, err)) != PAWL_OK) goto done;
     st = jsonl_open(&t->events, store_sys(t->store), events, JSONL_END, err);
 done:
     buf_free(&yaml);
-    free(metrics);
     free(events);
     free(config);
     return st;
 }
 
+/* The generation is above that of everything that was found, also of commits. */
+static enum pawl_status begin_records(struct trainer *t, struct resume *r, struct err *err)
+{
+    uint64_t seen = r->at.generation;
+    enum pawl_status st;
+
+    for (size_t i = 0; i < r->slots.n; i++)
+        if (r->slots.items[i].at.generation > seen) seen = r->slots.items[i].at.generation;
+    if ((st = store_raise_generation(t->store, seen, err)) != PAWL_OK || (st = open_records(t, err)) != PAWL_OK) return st;
+    if (r->state) {
+        t->resumed_from = xstrdup(r->name);
+        t->durable_step = r->at.step;
+    }
+    t->saved_step = r->ckpt && !r->slot ? r->ckpt->step : -1;
+    ledger_start(t, r);
+    return PAWL_OK;
+}
+
+/* The last step is done, or early stopping has struck. */
+static bool is_end(const struct trainer *t)
+{
+    return t->at.step >= t->total_steps || (t->cfg->early_stopping_patience && t->at.evals_since_best >= t->cfg->early_stopping_patience);
+}
+
 static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
 {
-    struct ckpt *c = NULL;
+    struct resume r = {0};
     enum pawl_status st;
 
     t->at.best_loss = NAN;
+    t->hash.step = -1;
     if ((st = store_open(&t->store, &fsys_real, t->cfg->output_dir, err)) != PAWL_OK) return st == PAWL_ELOCKED ? st : err_prefix(err, "output_dir");
     if (t->opt.fresh && (st = store_archive(t->store, err)) != PAWL_OK) return st;
-    if ((st = ckpt_newest(&c, NULL, t->cfg->output_dir, err)) != PAWL_OK) return st;
-    st = c ? checkpoint_check_config(t, c, err) : config_fix_batch(t->cfg, 1, 0, err);
+    if ((st = resume_find(&r, t->cfg->output_dir, err)) != PAWL_OK || (st = ledger_open(&t->ledger, t, &r, err)) != PAWL_OK) goto done;
+    st = r.state ? resume_check_config(t, &r, err) : config_fix_batch(t->cfg, 1, 0, err);
     if (st != PAWL_OK || (st = open_data(t, err)) != PAWL_OK || (st = allocate(t, err)) != PAWL_OK) goto done;
-    st = c ? checkpoint_load(t, c, err) : begin_adapter(t, err);
-    if (st != PAWL_OK || (st = store_raise_generation(t->store, 0, err)) != PAWL_OK || (st = open_records(t, err)) != PAWL_OK) goto done;
-    if (c) {
-        t->resumed_from = xstrdup(c->name);
-        if (t->at.best_step) t->best = xasprintf("checkpoint-%lld", (long long)t->at.best_step);
-        t->durable_step = c->step;
-    }
-    t->dev->ops->round_operand(t->dev, t->operand, t->theta, t->lora.n);
     t->total_steps = rows_total_steps(t->rows);
     t->warmup_steps = t->cfg->warmup_steps ? t->cfg->warmup_steps : (int64_t)ceil(t->cfg->warmup_ratio * (double)t->total_steps);
-    t->last_save = now();
-    record_start(t);
+    st = r.state ? resume_load(t, &r, err) : begin_adapter(t, err);
+    if (st == PAWL_OK && (t->finished = r.ckpt && !r.slot && is_end(t))) goto done;
+    if (st != PAWL_OK || (st = begin_records(t, &r, err)) != PAWL_OK) goto done;
+    if (r.state && t->cfg->resume_check && t->staging && (st = resume_replay(t, &r, t->staging, err)) != PAWL_OK) goto done;
+    st = journaling_open(&t->journaling, t, r.slot ? r.slot->path : NULL, err);
+    t->dev->ops->round_operand(t->dev, t->operand, t->theta, t->lora.n);
+    t->last_save = time_now();
 done:
-    ckpt_free(c);
+    resume_free(&r);
     return st;
 }
 
 /* --- one step */
 
-static enum pawl_status bad_number(const struct trainer *t, const struct batch *b, int first, int n, const char *what, double value, struct err *err)
+/* PAWL_ESTOPPED where a notice leaves no time for the rest of the step: t->at.row says how far it got. */
+static enum pawl_status train_step(struct trainer *t, struct err *err)
 {
-    struct buf places = {0};
-    enum pawl_status st;
-
-    batch_places(b, first, n, &places);
-    st = err_set(err, PAWL_ENUMERIC, "step %lld: the %s is %g; its examples are %s; the last good checkpoint is of step %lld: lower learning_rate, or look at these examples",
-                 (long long)b->step, what, value, places.data ? places.data : "unknown", (long long)t->durable_step);
-    buf_free(&places);
-    return st;
-}
-
-/* Losses and gradients of the whole global batch; the mean loss of its supervised tokens. */
-static enum pawl_status accumulate(struct trainer *t, const struct batch *b, double *loss, struct err *err)
-{
-    struct net_step step = {(uint64_t)t->cfg->seed, b->step};
-    int micro = (int)t->cfg->micro_batch_size;
-    double sum = 0;
-
-    for (int first = 0; first < b->rows; first += micro) {
-        int n = first + micro <= b->rows ? micro : b->rows - first, i = 0;
-
-        micro_view(&t->micro, b, first, n);
-        net_train(&t->net, &t->micro, step, (float)(1.0 / b->supervised), &t->tree, t->loss);
-        /* Each row's losses are added by themselves and the rows in order, so that the micro-batch never shows. */
-        for (int row = 0; row < n; row++) {
-            double row_sum = 0;
-
-            for (; i < t->micro.S && t->micro.index[i] < t->micro.row_start[row + 1]; i++) row_sum += (double)t->loss[i];
-            sum += row_sum;
-        }
-        if (!isfinite(sum)) return bad_number(t, b, first, n, "loss", sum, err);
-    }
-    *loss = sum / b->supervised;
-    return PAWL_OK;
-}
-
-static double learning_rate(const struct trainer *t, int64_t step)
-{
-    const struct config *c = t->cfg;
-
-    return schedule_rate(&(struct schedule_options){c->lr_scheduler, c->learning_rate, t->warmup_steps, t->total_steps, c->cosine_min_lr_ratio}, step);
-}
-
-/* AdamW over theta; with LoRA+ (Hayou et al. 2024) the B of each pair has a higher rate than the A. */
-static void update(struct trainer *t, int64_t step, double rate, double clip)
-{
-    const struct config *c = t->cfg;
-    const struct adamw_options opt = {c->adam_beta1, c->adam_beta2, c->adam_epsilon, c->weight_decay};
-    struct adamw a = adamw_factors(&opt, step, rate, clip), b = a;
-    size_t e = (size_t)dtype_info[t->dev->act].bytes;
-
-    if (c->loraplus_lr_ratio > 0) b = adamw_factors(&opt, step, rate * c->loraplus_lr_ratio, clip);
-    for (int i = 0; i < t->lora.pairs; i++) {
-        const struct lora_pair *p = &t->lora.pair[i];
-        const struct {
-            int64_t at, n;
-            const struct adamw *hyper;
-        } ranges[] = {{p->a, p->b - p->a, &a}, {p->b, (int64_t)p->out * t->lora.r, &b}};
-
-        for (int k = 0; k < 2 && p->a >= 0; k++) {
-            int64_t at = ranges[k].at;
-            t->dev->ops->adamw(t->dev, t->theta + at, (char *)t->operand + (size_t)at * e, t->m + at, t->v + at, t->g + at, ranges[k].n, ranges[k].hyper);
-        }
-    }
-}
-
-static enum pawl_status train_step(struct trainer *t, double *loss, struct err *err)
-{
-    struct timespec begin = now();
+    struct timespec begin = time_now();
     const struct batch *b = loader_get(t->loader, t->at.step + 1);
-    struct step_record r = {.step = b->step, .learning_rate = learning_rate(t, b->step)};
+    struct step_record r = {.step = b->step, .learning_rate = step_learning_rate(t, b->step)};
+    bool due;
     enum pawl_status st;
 
-    if ((st = accumulate(t, b, &r.loss, err)) != PAWL_OK) return st;
-    gradtree_finish(&t->tree, t->dev, b->rows, t->g);
-    r.grad_norm = clip_norm(t->dev, t->g, t->lora.n, t->norm_blocks);
-    if (!isfinite(r.grad_norm)) return bad_number(t, b, 0, b->rows, "gradient norm", r.grad_norm, err);
-    update(t, b->step, r.learning_rate, clip_factor(r.grad_norm, t->cfg->max_grad_norm));
+    if ((st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err)) != PAWL_OK || (st = step_gradient(t, b, &r.grad_norm, err)) != PAWL_OK) return st;
+    due = journaling_due(t);
+    t->hash.step = due ? b->step : -1;
+    t->hash.batch = b->hash;
+    if (due) t->hash.gradient = step_gradient_hash(t);
+    step_update(t, b->step, r.grad_norm);
+    r.loss = t->at.row_loss / b->supervised;
+    t->at.row = 0;
+    t->at.row_loss = 0;
     t->at.step = b->step;
     t->at.tokens += b->T;
     t->at.supervised += b->supervised;
+    t->at.watchdog = t->cfg->loss_watchdog_threshold > 0 && r.loss > t->cfg->loss_watchdog_threshold ? t->at.watchdog + 1 : 0;
     r.epoch = rows_epochs_done(t->rows, b->step);
     r.tokens = b->T, r.supervised = b->supervised;
-    r.seconds = seconds_between(begin, now());
-    *loss = r.loss;
-    return record_step(t, &r, err);
+    r.seconds = seconds_between(begin, time_now());
+    record_step(t, &r);
+    ledger_step(t);
+    journaling_step(t, due);
+    if (t->cfg->loss_watchdog_threshold > 0 && t->at.watchdog >= t->cfg->loss_watchdog_patience)
+        return err_set(err, PAWL_ENUMERIC, "step %lld: the loss was above loss_watchdog_threshold %g for %lld steps in a row (now %g)", (long long)t->at.step,
+                       t->cfg->loss_watchdog_threshold, (long long)t->at.watchdog, r.loss);
+    return PAWL_OK;
 }
 
 /* --- the run */
@@ -373,6 +345,7 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
     if (st != PAWL_OK) return st;
     record_evaluation(t, &ev);
     if ((st = answer_samples(t, err)) != PAWL_OK) return st;
+    t->at.evaluated_step = t->at.step;
     *best = !(ev.loss >= t->at.best_loss); /* also where best_loss is NaN */
     t->at.evals_since_best = *best ? 0 : t->at.evals_since_best + 1;
     if (*best) {
@@ -382,13 +355,14 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
     return PAWL_OK;
 }
 
-static enum pawl_status save_now(struct trainer *t, bool best, struct err *err)
+static enum pawl_status save_now(struct trainer *t, struct err *err)
 {
+    bool best = t->at.best_step == t->at.step && !isnan(t->at.best_loss);
     enum pawl_status st;
 
     if (best) {
         free(t->best);
-        t->best = xasprintf("checkpoint-%lld", (long long)t->at.step);
+        t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.step);
     }
     if ((st = checkpoint_save(t, err)) != PAWL_OK) return st;
     if (best) st = store_link(t->store, "adapter-best", t->best, err);
@@ -396,50 +370,88 @@ static enum pawl_status save_now(struct trainer *t, bool best, struct err *err)
     return st;
 }
 
-static enum pawl_status watch_loss(struct trainer *t, double loss, struct err *err)
+/* A save that fails between others costs nothing but itself: it is said, and the next one is tried when it is due. */
+static void save_if_possible(struct trainer *t)
+{
+    struct buf fields = {0};
+    struct err err;
+
+    if (save_now(t, &err) == PAWL_OK) return;
+    log_warn("step %lld is not saved as a checkpoint, training goes on: %s", (long long)t->at.step, err.text);
+    buf_adds(&fields, ",\"what\":\"checkpoint\",\"why\":");
+    json_add_string(&fields, err.text, strlen(err.text));
+    record_event(t, "warning", fields.data);
+    buf_free(&fields);
+}
+
+/* Everything durable within what the notice leaves: the journal first, then a checkpoint where there is time for one. */
+static enum pawl_status stop_now(struct trainer *t, const char *why, struct err *err)
+{
+    bool durable = journaling_now(t, stop_seconds_left()) || t->saved_step == t->at.step;
+    double need = t->seconds_a_save > 0 ? t->seconds_a_save : 3 * t->seconds_a_commit + 0.2;
+
+    if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need)) save_if_possible(t);
+    if (durable || t->saved_step == t->at.step)
+        return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: the same command goes on", why, (long long)t->at.step, (long long)t->total_steps,
+                       t->at.row ? " and within the next" : "");
+    return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld; durable is step %lld: the same command goes on from there", why, (long long)t->at.step,
+                   (long long)t->total_steps, (long long)t->durable_step);
+}
+
+/* What has to be done where the run stands, whether it came here by a step or by a resume: evaluate, save. *end: the run is done. */
+static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int64_t save_every, bool *end, struct err *err)
 {
     const struct config *c = t->cfg;
+    bool last = t->at.step >= t->total_steps, best = false;
+    enum pawl_status st;
 
-    if (!(c->loss_watchdog_threshold > 0)) return PAWL_OK;
-    t->at.watchdog = loss > c->loss_watchdog_threshold ? t->at.watchdog + 1 : 0;
-    if (t->at.watchdog < c->loss_watchdog_patience) return PAWL_OK;
-    return err_set(err, PAWL_ENUMERIC, "step %lld: the loss was above loss_watchdog_threshold %g for %lld steps in a row (now %g)", (long long)t->at.step, c->loss_watchdog_threshold,
-                   (long long)t->at.watchdog, loss);
+    if (t->eval_rows && t->at.evaluated_step != t->at.step && (last || due(t->at.step, eval_every))) {
+        st = evaluate_now(t, &best, err);
+        if (st != PAWL_OK) return st;
+    }
+    *end = is_end(t);
+    if (*end && !last) log_info("stopping early: the held-out loss has not improved for %lld evaluations", (long long)t->at.evals_since_best);
+    if (t->saved_step == t->at.step) return PAWL_OK;
+    if (*end) return save_now(t, err);
+    if (t->at.step && (best || due(t->at.step, save_every) || (c->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= c->save_minutes * 60))) save_if_possible(t);
+    return PAWL_OK;
+}
+
+/* Why to stop between two steps; NULL: go on. */
+static const char *why_stop(const struct trainer *t, struct timespec begin)
+{
+    if (stop_requested()) return stop_reason();
+    if (t->cfg->max_minutes > 0 && seconds_between(begin, time_now()) >= t->cfg->max_minutes * 60) return "max_minutes";
+    return ledger_too_expensive(t) ? "max_cost" : NULL;
 }
 
 static enum pawl_status train_loop(struct trainer *t, struct err *err)
 {
     const struct config *c = t->cfg;
     int64_t save_every = interval(t, c->save_steps, c->saves_per_epoch), eval_every = t->eval_rows ? interval(t, c->eval_steps, c->evals_per_epoch) : 0;
-    struct timespec begin = now();
-    enum pawl_status st;
+    struct timespec begin = time_now();
 
-    while (t->at.step < t->total_steps) {
-        bool best = false, last, full, out_of_time;
-        double loss = 0;
+    for (;;) {
+        bool end = false;
+        const char *why = why_stop(t, begin);
+        enum pawl_status st = PAWL_OK;
 
-        if ((st = train_step(t, &loss, err)) != PAWL_OK || (st = watch_loss(t, loss, err)) != PAWL_OK) return st;
-        last = t->at.step == t->total_steps;
-        if ((due(t->at.step, eval_every) || (last && t->eval_rows)) && (st = evaluate_now(t, &best, err)) != PAWL_OK && st != PAWL_ESTOPPED) return st;
-        if (c->early_stopping_patience && t->at.evals_since_best >= c->early_stopping_patience) {
-            log_info("stopping early: the held-out loss has not improved for %lld evaluations", (long long)t->at.evals_since_best);
-            last = true;
-        }
-        out_of_time = c->max_minutes > 0 && seconds_between(begin, now()) >= c->max_minutes * 60;
-        full = last || best || stop_requested() || out_of_time || due(t->at.step, save_every) ||
-               (c->save_minutes > 0 && seconds_between(t->last_save, now()) >= c->save_minutes * 60);
-        if (full && (st = save_now(t, best, err)) != PAWL_OK) return st;
-        if (last) break;
-        if (stop_requested() || out_of_time)
-            return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld; all of it is durable: the same command goes on", stop_requested() ? stop_reason() : "max_minutes",
-                           (long long)t->at.step, (long long)t->total_steps);
+        /* Where it stands within a step, what follows a step has been done. */
+        if (!why && !t->at.row) st = between_steps(t, eval_every, save_every, &end, err);
+        if (st != PAWL_OK && st != PAWL_ESTOPPED) return st;
+        if (end) return PAWL_OK;
+        if (st == PAWL_OK && !why) st = train_step(t, err);
+        else st = PAWL_ESTOPPED;
+        if (st == PAWL_ESTOPPED) return stop_now(t, why ? why : stop_reason(), err);
+        if (st != PAWL_OK) return st;
     }
-    return PAWL_OK;
 }
 
 static void trainer_close(struct trainer *t)
 {
     loader_close(t->loader);
+    journaling_close(t->journaling);
+    ledger_close(t->ledger);
     jsonl_close(t->metrics);
     jsonl_close(t->events);
     store_close(t->store);
@@ -466,15 +478,21 @@ enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt
     enum pawl_status st;
 
     stop_watch();
+    stop_set_grace(cfg->preempt_grace_seconds);
     if ((st = open_model(&t, err)) != PAWL_OK || (st = start_or_resume(&t, err)) != PAWL_OK) goto done;
-    if (t.at.step >= t.total_steps) {
+    if (t.finished) {
+        ledger_forgive(&t);
         log_info("%s is finished: step %lld of %lld", cfg->output_dir, (long long)t.at.step, (long long)t.total_steps);
         goto done;
     }
     if ((st = loader_open(&t.loader, t.rows, t.at.step + 1, err)) != PAWL_OK) goto done;
     st = train_loop(&t, err);
     log_progress_end();
-    record_event(&t, st == PAWL_OK ? "finished" : st == PAWL_ESTOPPED ? "preempted" : "failed", "");
+    if (st != PAWL_ESTOPPED) {
+        t.at.row = 0; /* also of a run that failed: the last whole step is worth keeping, what went wrong after it is not */
+        journaling_now(&t, 1e9);
+    }
+    ledger_end(&t, st, err);
     if (st == PAWL_OK) log_info("done: the adapter is %s/adapter", cfg->output_dir);
 done:
     trainer_close(&t);

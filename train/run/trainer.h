@@ -11,6 +11,7 @@
 #include "train/config/config.h"
 #include "train/data/loader.h"
 #include "train/model/net.h"
+#include "train/run/clock.h"
 #include "train/text/chat.h"
 #include "train/text/tokenizer.h"
 
@@ -23,7 +24,7 @@ struct trainer_options {
     bool accept_changes; /* resume although the configuration, data or model changed */
 };
 
-/* Where a run stands: all that the next step depends on besides theta and its moments. Saved in the manifest of each checkpoint. */
+/* Where a run stands: all that the next step depends on besides theta and its moments. Saved with each checkpoint and journal commit. */
 struct progress {
     int64_t step;             /* optimizer steps done */
     int64_t tokens, supervised; /* seen so far */
@@ -31,7 +32,11 @@ struct progress {
     double best_loss;         /* of evaluations; NaN: none yet */
     int64_t best_step;
     int64_t evals_since_best; /* for early stopping */
+    int64_t evaluated_step;   /* of the last evaluation */
     int64_t watchdog;         /* steps in a row with a loss above the threshold */
+    int64_t row;              /* rows of the next step whose gradients are in the tree: 0 but after a stop in mid-accumulation */
+    double row_loss;          /* their sum of losses */
+    double seconds, cost;     /* of all processes so far: time, and money where the price is known */
 };
 
 struct trainer {
@@ -54,15 +59,25 @@ struct trainer {
     act *operand;
     double *norm_blocks;
     float *loss;              /* of a micro-batch's supervised tokens */
+    float *staging;           /* (3 n) where a journal commit waits; NULL without a journal */
 
     struct store *store;
     struct jsonl *metrics, *events;
+    struct journaling *journaling;
+    struct ledger *ledger;
     struct progress at;
+    struct {
+        int64_t step;         /* whose hashes these are; -1: none */
+        uint64_t batch, gradient;
+    } hash;
     int64_t total_steps, warmup_steps;
-    int64_t durable_step;     /* of the newest verified checkpoint */
+    int64_t durable_step;     /* of the newest verified checkpoint or journal commit */
+    bool finished;            /* the newest checkpoint is the end of the run: nothing is left to do */
+    int64_t saved_step;       /* of the newest checkpoint; -1: none */
     char *resumed_from, *best; /* checkpoint names; NULL: none */
-    struct timespec last_save;
+    struct timespec last_save; /* or the last attempt */
     double seconds_a_step;    /* running mean of this process, for the ETA */
+    double seconds_a_row, seconds_a_commit, seconds_a_save; /* the last of each; 0: not known yet */
 };
 
 /* Starts or resumes the run and trains until it is done (PAWL_OK) or stopped with everything durable (PAWL_ESTOPPED). cfg stays the caller's. */

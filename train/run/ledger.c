@@ -1,0 +1,243 @@
+#include "train/run/ledger.h"
+
+#include "kernels/base/log.h"
+#include "kernels/base/mem.h"
+#include "train/run/journaling.h"
+#include "train/run/record.h"
+#include "train/run/stop.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STARTS_FILE "starts.json"
+
+extern char **environ;
+
+struct ledger {
+    double before_us;           /* seconds of this process before ledger_open */
+    struct timespec begin;
+    bool stepped;
+    double verify, load, replay;
+    double base_seconds, base_cost, price; /* of earlier processes; price an hour, 0: unknown */
+    char *cause;                /* why the last process ended */
+    int64_t lost_steps;
+    double lost_seconds;
+};
+
+/* Seconds since this process was made: field 22 of /proc/self/stat, in ticks since the system's start. */
+static double process_seconds(void)
+{
+    FILE *f = fopen("/proc/self/stat", "r");
+    char line[1024];
+    const char *p = f && fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
+    unsigned long long ticks = 0;
+    struct timespec up;
+
+    if (f) fclose(f);
+    for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
+    if (!p || sscanf(p, "%llu", &ticks) != 1) return 0;
+    clock_gettime(CLOCK_BOOTTIME, &up);
+    return (double)up.tv_sec + (double)up.tv_nsec * 1e-9 - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* --- restart loops */
+
+static enum pawl_status count_start(struct trainer *t, const struct resume *r, struct err *err)
+{
+    char *path = xasprintf("%s/" STARTS_FILE, store_dir(t->store));
+    struct buf text = {0};
+    struct json *json = NULL;
+    int64_t step = -1, row = -1, starts = 0;
+    enum pawl_status st = PAWL_OK;
+
+    if (file_exists(path) && file_read_all(&text, path, 4096, NULL) == PAWL_OK && json_parse(&json, text.data, text.len, NULL) == PAWL_OK) {
+        json_int64(json_get(json_root(json), "step"), &step);
+        json_int64(json_get(json_root(json), "row"), &row);
+        json_int64(json_get(json_root(json), "starts"), &starts);
+    }
+    if (step != r->at.step || row != r->at.row || starts < 0) starts = 0;
+    if (starts >= t->cfg->max_fruitless_starts) {
+        st = err_set(err, PAWL_EINVAL,
+                     "%lld starts in a row ended without a new durable step (step %lld): see why in %s/events.jsonl, then remove %s, or raise max_fruitless_starts", (long long)starts,
+                     (long long)r->at.step, store_dir(t->store), path);
+        goto done;
+    }
+    text.len = 0;
+    buf_addf(&text, "{\"step\": %lld, \"row\": %lld, \"starts\": %lld}\n", (long long)r->at.step, (long long)r->at.row, (long long)starts + 1);
+    /* A full disk must not keep anybody from training. */
+    if (file_replace(store_sys(t->store), path, text.data, text.len, err) != PAWL_OK) log_warn("this start is not counted: %s", err->text);
+done:
+    json_free(json);
+    buf_free(&text);
+    free(path);
+    return st;
+}
+
+/* --- what the last process left behind */
+
+/* The last event that says how a process began or ended. */
+static char *last_farewell(const char *path)
+{
+    struct map m;
+    char *cause = NULL;
+    const char *end;
+
+    if (map_open(&m, path, NULL) != PAWL_OK) return NULL;
+    end = (const char *)m.data + m.size;
+    while (!cause && m.size && end > (const char *)m.data) {
+        const char *line = memrchr(m.data, '\n', (size_t)(end - (const char *)m.data) - 1);
+        struct json *json = NULL;
+        const char *event;
+
+        line = line ? line + 1 : (const char *)m.data;
+        if (json_parse(&json, line, (size_t)(end - line), NULL) == PAWL_OK) {
+            event = json_string(json_get(json_root(json), "event"), "");
+            if (!strcmp(event, "start") || !strcmp(event, "resume")) cause = xstrdup("killed");
+            else if (!strcmp(event, "preempted") || !strcmp(event, "failed")) cause = xstrdup(json_string(json_get(json_root(json), "why"), event));
+            else if (!strcmp(event, "finished")) cause = xstrdup(event);
+        }
+        json_free(json);
+        end = line;
+    }
+    map_close(&m);
+    return cause;
+}
+
+static int64_t lines_behind(const char *path, int64_t offset)
+{
+    struct map m;
+    int64_t n = 0;
+
+    if (map_open(&m, path, NULL) != PAWL_OK) return 0;
+    for (size_t i = offset > 0 ? (size_t)offset : 0; i < m.size; i++) n += m.data[i] == '\n';
+    map_close(&m);
+    return n;
+}
+
+enum pawl_status ledger_open(struct ledger **out, struct trainer *t, const struct resume *r, struct err *err)
+{
+    struct ledger *l;
+    char *events = xasprintf("%s/events.jsonl", store_dir(t->store)), *metrics = xasprintf("%s/metrics.jsonl", store_dir(t->store));
+    int64_t offset = 0;
+    enum pawl_status st = count_start(t, r, err);
+
+    if (st == PAWL_OK) {
+        l = xcalloc(1, sizeof *l);
+        l->before_us = process_seconds();
+        l->begin = time_now();
+        l->cause = last_farewell(events);
+        json_int64(json_get(r->state, "metrics_offset"), &offset);
+        l->lost_steps = lines_behind(metrics, offset);
+        if (r->state) {
+            l->lost_seconds = store_last_alive(t->store) - json_number(json_get(r->state, "time"), 0);
+            if (l->lost_seconds < 0) l->lost_seconds = 0; /* the clock was set back, or all was durable */
+            l->base_seconds = json_number(json_get(r->state, "seconds"), 0);
+            l->base_cost = json_number(json_get(r->state, "cost"), 0);
+        }
+        *out = l;
+    }
+    free(events);
+    free(metrics);
+    return st;
+}
+
+void ledger_close(struct ledger *l)
+{
+    if (!l) return;
+    free(l->cause);
+    free(l);
+}
+
+/* --- events */
+
+void ledger_start(struct trainer *t, const struct resume *r)
+{
+    struct ledger *l = t->ledger;
+    struct buf b = {0};
+
+    l->verify = r->verify_seconds;
+    l->load = r->load_seconds;
+    if (l->cause) {
+        buf_adds(&b, ",\"cause\":");
+        json_add_string(&b, l->cause, strlen(l->cause));
+    }
+    if (r->state) {
+        buf_addf(&b, ",\"lost_steps\":%lld,\"lost_seconds\":%.3f,\"row\":%lld", (long long)l->lost_steps, l->lost_seconds, (long long)t->at.row);
+        log_info("the last process: %s; lost were %lld whole steps, %.1f s of work", l->cause ? l->cause : "unknown", (long long)l->lost_steps, l->lost_seconds);
+    }
+    record_start(t, b.data ? b.data : "");
+    buf_free(&b);
+}
+
+void ledger_step(struct trainer *t)
+{
+    struct ledger *l = t->ledger;
+    double seconds = seconds_between(l->begin, time_now()) + l->before_us;
+    struct buf b = {0};
+
+    t->at.seconds = l->base_seconds + seconds;
+    t->at.cost = l->base_cost + seconds / 3600 * l->price;
+    if (l->stepped) return;
+    l->stepped = true;
+    buf_addf(&b, ",\"seconds\":%.3f,\"verify\":%.3f,\"load\":%.3f,\"replay\":%.3f,\"first_step\":%.3f", seconds, l->verify, l->load, l->replay, t->seconds_a_step);
+    record_event(t, "first_step", b.data);
+    buf_free(&b);
+}
+
+bool ledger_too_expensive(const struct trainer *t)
+{
+    return t->cfg->max_cost > 0 && t->at.cost >= t->cfg->max_cost;
+}
+
+void ledger_forgive(struct trainer *t)
+{
+    char *path = xasprintf("%s/" STARTS_FILE, store_dir(t->store));
+
+    store_sys(t->store)->unlink(path);
+    free(path);
+}
+
+static void run_command(const char *command, const char *event, const char *dir)
+{
+    char *argv[] = {"sh", "-c", (char *)command, NULL};
+    pid_t child;
+    int status = 0;
+
+    setenv("PAWL_EVENT", event, 1);
+    setenv("PAWL_RUN_DIR", dir, 1);
+    if ((errno = posix_spawn(&child, "/bin/sh", NULL, NULL, argv, environ)) != 0) {
+        log_warn("on_event: %s: %s", command, strerror(errno));
+        return;
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    if (status) log_warn("on_event: %s: ended with %s %d", command, WIFEXITED(status) ? "exit code" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+void ledger_end(struct trainer *t, enum pawl_status st, const struct err *err)
+{
+    const char *event = st == PAWL_OK ? "finished" : st == PAWL_ESTOPPED ? "preempted" : "failed", *why = st == PAWL_OK ? NULL : err->text;
+    struct journal_status js = journaling_status(t);
+    struct buf b = {0};
+
+    if (st == PAWL_ESTOPPED && stop_requested()) {
+        why = stop_reason();
+        buf_addf(&b, ",\"lead_seconds\":%.3f,\"left_seconds\":%.3f", stop_lead_seconds(), stop_seconds_left());
+    }
+    if (why) {
+        buf_adds(&b, ",\"why\":");
+        json_add_string(&b, why, strlen(why));
+    }
+    buf_addf(&b, ",\"durable_step\":%lld,\"row\":%lld,\"saved\":\"%s\",\"commits\":%lld,\"journal_bytes\":%llu,\"seconds\":%.1f", (long long)t->durable_step, (long long)t->at.row,
+             t->saved_step == t->at.step && !t->at.row ? "checkpoint" : js.durable.step == t->at.step && js.durable.row == t->at.row ? "journal" : "nothing new",
+             (long long)js.commits, (unsigned long long)js.bytes, t->at.seconds);
+    if (t->ledger && t->ledger->price > 0) buf_addf(&b, ",\"cost\":%.4f", t->at.cost);
+    record_event(t, event, b.data);
+    buf_free(&b);
+    if (st == PAWL_OK) ledger_forgive(t);
+    if (t->cfg->on_event) run_command(t->cfg->on_event, event, store_dir(t->store));
+}

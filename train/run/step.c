@@ -1,0 +1,111 @@
+#include "train/run/step.h"
+
+#include "kernels/base/hash.h"
+#include "optim/adamw.h"
+#include "optim/clip.h"
+#include "optim/schedule.h"
+#include "train/run/stop.h"
+
+#include <math.h>
+
+static enum pawl_status bad_number(const struct trainer *t, const struct batch *b, int first, int n, const char *what, double value, struct err *err)
+{
+    struct buf places = {0};
+    enum pawl_status st;
+
+    batch_places(b, first, n, &places);
+    st = err_set(err, PAWL_ENUMERIC, "step %lld: the %s is %g; its examples are %s; the last good checkpoint is of step %lld: lower learning_rate, or look at these examples",
+                 (long long)b->step, what, value, places.data ? places.data : "unknown", (long long)t->durable_step);
+    buf_free(&places);
+    return st;
+}
+
+/* Whether the rest of the step must be left for later: by the time that a micro-batch took so far. */
+static bool must_stop(const struct trainer *t, const struct batch *b, int64_t row)
+{
+    double rest = t->seconds_a_row * (double)(b->rows - row);
+
+    return stop_requested() && stop_seconds_left() < rest + t->seconds_a_commit;
+}
+
+enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64_t *row, double *loss, bool may_stop, struct err *err)
+{
+    struct net_step step = {(uint64_t)t->cfg->seed, b->step};
+    int micro = (int)t->cfg->micro_batch_size;
+
+    while (*row < b->rows) {
+        int first = (int)*row, n = first + micro <= b->rows ? micro : b->rows - first, i = 0;
+        struct timespec begin = time_now();
+
+        if (may_stop && must_stop(t, b, first)) return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
+        micro_view(&t->micro, b, first, n);
+        net_train(&t->net, &t->micro, step, (float)(1.0 / b->supervised), &t->tree, t->loss);
+        /* Each row's losses are added by themselves and the rows in order, so that the micro-batch never shows. */
+        for (int r = 0; r < n; r++) {
+            double sum = 0;
+
+            for (; i < t->micro.S && t->micro.index[i] < t->micro.row_start[r + 1]; i++) sum += (double)t->loss[i];
+            *loss += sum;
+        }
+        if (!isfinite(*loss)) return bad_number(t, b, first, n, "loss", *loss, err);
+        *row += n;
+        t->seconds_a_row = seconds_between(begin, time_now()) / n;
+        store_touch(t->store);
+    }
+    return PAWL_OK;
+}
+
+enum pawl_status step_gradient(struct trainer *t, const struct batch *b, double *norm, struct err *err)
+{
+    gradtree_finish(&t->tree, t->dev, b->rows, t->g);
+    *norm = clip_norm(t->dev, t->g, t->lora.n, t->norm_blocks);
+    return isfinite(*norm) ? PAWL_OK : bad_number(t, b, 0, b->rows, "gradient norm", *norm, err);
+}
+
+double step_learning_rate(const struct trainer *t, int64_t step)
+{
+    const struct config *c = t->cfg;
+
+    return schedule_rate(&(struct schedule_options){c->lr_scheduler, c->learning_rate, t->warmup_steps, t->total_steps, c->cosine_min_lr_ratio}, step);
+}
+
+/* With LoRA+ (Hayou et al. 2024) the B of each pair has a higher rate than the A. */
+void step_update(struct trainer *t, int64_t step, double norm)
+{
+    const struct config *c = t->cfg;
+    double rate = step_learning_rate(t, step), clip = clip_factor(norm, c->max_grad_norm);
+    const struct adamw_options opt = {c->adam_beta1, c->adam_beta2, c->adam_epsilon, c->weight_decay};
+    struct adamw a = adamw_factors(&opt, step, rate, clip), b = a;
+    size_t e = (size_t)dtype_info[t->dev->act].bytes;
+
+    if (c->loraplus_lr_ratio > 0) b = adamw_factors(&opt, step, rate * c->loraplus_lr_ratio, clip);
+    for (int i = 0; i < t->lora.pairs; i++) {
+        const struct lora_pair *p = &t->lora.pair[i];
+        const struct {
+            int64_t at, n;
+            const struct adamw *hyper;
+        } ranges[] = {{p->a, p->b - p->a, &a}, {p->b, (int64_t)p->out * t->lora.r, &b}};
+
+        for (int k = 0; k < 2 && p->a >= 0; k++) {
+            int64_t at = ranges[k].at;
+            t->dev->ops->adamw(t->dev, t->theta + at, (char *)t->operand + (size_t)at * e, t->m + at, t->v + at, t->g + at, ranges[k].n, ranges[k].hyper);
+        }
+    }
+}
+
+#define HASH_BLOCK (1 << 18)
+
+uint64_t step_gradient_hash(const struct trainer *t)
+{
+    int64_t blocks = (t->lora.n + HASH_BLOCK - 1) / HASH_BLOCK;
+    uint64_t h = 0;
+
+    /* The hash of a block does not depend on the others', their sum does not depend on who comes first. */
+#pragma omp parallel for schedule(static) reduction(+ : h) num_threads(t->dev->threads)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t at = i * HASH_BLOCK, n = at + HASH_BLOCK <= t->lora.n ? HASH_BLOCK : t->lora.n - at;
+
+        h += hash64((uint64_t)i, t->g + at, (size_t)n * sizeof *t->g);
+    }
+    return h;
+}
