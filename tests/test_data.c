@@ -507,6 +507,38 @@ static void what_looks_wrong_is_counted(void **state)
     dataset_free(d);
 }
 
+static void examples_on_both_sides_are_found(void **state)
+{
+    struct dataset *train = open_text("{\"text\": \"ab\"}\n{\"text\": \"cd\"}\n{\"text\": \"ef\"}\n", DATASET_COMPLETION);
+    struct dataset *held_out;
+
+    write_text(DIR "/b.jsonl", "{\"id\": 7, \"text\": \"cd\"}\n{\"text\": \"gh\"}\n");
+    held_out = open_with(part(DIR "/b.jsonl", DATASET_COMPLETION), options());
+    dataset_compare(train, held_out, true);
+    assert_int_equal(dataset_findings(train)->count[FINDING_HELD_OUT], 1);
+    assert_int_equal(dataset_findings(train)->place[FINDING_HELD_OUT][0].line, 2);
+    dataset_free(train);
+    dataset_free(held_out);
+}
+
+/* A vocabulary with byte fallback: what it does not know falls into bytes. */
+static void a_script_that_the_tokenizer_does_not_know_is_told(void **state)
+{
+    struct dataset_options o = options();
+    struct tokenizer *bytes;
+    struct dataset *d;
+    struct err err = {0};
+
+    if (tokenizer_open(&bytes, PAWL_TESTS "/golden/text/sentencepiece.json", &err) != PAWL_OK) fail_msg("%s", err.text);
+    o.tokenizer = bytes;
+    write_text(DIR "/a.jsonl", "{\"text\": \"the cat and the dog\"}\n{\"text\": \"\u1000\u1001\u1002\u1003\u1004\"}\n");
+    d = open_with(part(DIR "/a.jsonl", DATASET_COMPLETION), o);
+    assert_int_equal(dataset_findings(d)->count[FINDING_UNKNOWN_BYTES], 1);
+    assert_int_equal(dataset_findings(d)->place[FINDING_UNKNOWN_BYTES][0].line, 2);
+    dataset_free(d);
+    tokenizer_close(bytes);
+}
+
 /* --- */
 
 static void replace_once(struct buf *text, const char *from, const char *to)
@@ -577,6 +609,8 @@ int main(void)
         cmocka_unit_test(formats_that_are_not_read_come_with_a_command),
         cmocka_unit_test(splits_follow_content),
         cmocka_unit_test(what_looks_wrong_is_counted),
+        cmocka_unit_test(examples_on_both_sides_are_found),
+        cmocka_unit_test(a_script_that_the_tokenizer_does_not_know_is_told),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
