@@ -91,10 +91,14 @@ static enum pawl_status open_ref(struct dev *dev, const char *device, struct err
     return PAWL_OK;
 }
 
-static enum pawl_status open_cuda(struct dev *dev, const char *device, struct err *err)
+#ifdef PAWL_HAVE_CUDA
+enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err);
+#else
+static enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err)
 {
     return err_set(err, PAWL_EINVAL, "device %s: this build has no CUDA: use cpu, or build where CMake finds the CUDA toolkit", device);
 }
+#endif
 
 static const struct kind {
     const char *name;
@@ -104,7 +108,7 @@ static const struct kind {
     {"auto", false, open_cpu},
     {"cpu", false, open_cpu},
     {"ref", false, open_ref},
-    {"cuda", true, open_cuda},
+    {"cuda", true, cuda_open},
 };
 
 static const struct kind *find_kind(const char *device)
@@ -134,6 +138,12 @@ enum pawl_status dev_open(struct dev **out, const char *device, enum dtype eleme
 void dev_close(struct dev *dev)
 {
     if (!dev) return;
+    if (dev->close) dev->close(dev);
     free((char *)dev->name);
     free(dev);
+}
+
+enum pawl_status dev_check(struct dev *dev, struct err *err)
+{
+    return dev->ops->check ? dev->ops->check(dev, err) : PAWL_OK;
 }

@@ -25,11 +25,15 @@ struct dev {
     int threads;
     void *scratch;     /* ops->scratch_bytes(shapes) bytes, given by the owner through its size table before the first call */
     size_t scratch_bytes;
+    void *state;       /* the backend's own, or NULL */
+    void (*close)(struct dev *dev); /* frees state; or NULL */
 };
 
 /* device: "auto", "cpu", "ref" (the scalar oracle, fp32 only), "cuda", "cuda:1". act: DTYPE_BF16 or DTYPE_F32. threads 0: all cores of this process.
  * PAWL_ISA=portable|avx2|avx512|avx512bf16 forces the instruction set of the CPU backend; one that this CPU lacks is an error. */
 enum pawl_status dev_open(struct dev **out, const char *device, enum dtype act, int threads, struct err *err);
 void dev_close(struct dev *dev); /* NULL is allowed */
+/* The first failure of work that was given to the device; ops after it did nothing, so what they wrote is worth nothing. Ask after each download that matters. */
+enum pawl_status dev_check(struct dev *dev, struct err *err);
 
 #endif

@@ -14,7 +14,7 @@
 
 typedef void act;
 
-/* How the T tokens of a micro-batch fall into rows (the unit of the gradient tree: one packed bin or one example) and examples (the unit of attention). */
+/* How the T tokens of a micro-batch fall into rows (the unit of the gradient tree: one packed bin or one example) and examples (the unit of attention). The arrays are the device's. */
 struct layout {
     int T;
     int rows, examples;
@@ -22,6 +22,7 @@ struct layout {
     const int32_t *example_start; /* (examples + 1) first token of each example; an example never crosses a row */
     const int32_t *pos;           /* (T) position of a token in its example */
     int64_t first_row;            /* index in the global batch of row 0 */
+    const int32_t *host_row_start; /* row_start in memory of the host, where that is another; NULL: row_start itself */
 };
 
 /* The inverted dropout of a LoRA input. Element (t, k) of a row is kept where rng_unit(w[k % 4]) >= p, w = philox(key, k / 4, t counted from the row's start,
@@ -57,6 +58,10 @@ struct ops {
 
     /* Bytes of dev->scratch that the ops below need for these shapes. */
     size_t (*scratch_bytes)(const struct dev *dev, const struct dev_shapes *shapes);
+    /* The first failure of queued or finished work since the device was opened, as one line; ops after it do nothing. NULL: ops cannot fail. */
+    enum pawl_status (*check)(struct dev *dev, struct err *err);
+    /* Bytes that alloc can still give. NULL: the memory of the host. */
+    size_t (*available)(struct dev *dev);
     /* Memory of the device, zeroed; NULL: none left. Copies between host and device wait for queued work. */
     void *(*alloc)(struct dev *dev, size_t bytes);
     void (*free)(struct dev *dev, void *p, size_t bytes);

@@ -154,7 +154,7 @@ static void check_linear(struct weight W, int r, bool bias, const int *lengths)
     struct job j = {"linear", linear_shapes(rows.T, K, N, r), rows, 0,
         {OUTPUT("y", ACT, TOKEN, N, K + r, inner_of(W.type)), NORMAL("x", ACT, TOKEN, K, 1), NORMAL("bias", F32, ALL, N, 1),
          NORMAL("h", ACT, TOKEN, r, 0.3f), NORMAL("B", ACT, ALL, (int64_t)N * r, 0.3f)},
-        .W = {W}, .call = call_linear, .dims = {r, bias}};
+        .W = {W}, .call = call_linear, .dims = {r, bias}, .low_rank = 0.18f * sqrtf((float)r)};
     char name[64];
 
     snprintf(name, sizeof name, "linear %s K %d N %d r %d", dtype_info[W.type].name, K, N, r);
@@ -179,7 +179,8 @@ static void check_linear_backward(const struct weight *W, int n, int r, float p,
 {
     int K = (int)W[0].K, N = 0;
     struct rows rows = make_rows(lengths);
-    struct job j = {"linear_backward", {0}, rows, 1000, {{0}}, .call = call_linear_backward, .dims = {n, r}, .drop = {p, rng_key(77)}};
+    struct job j = {"linear_backward", {0}, rows, 1000, {{0}}, .call = call_linear_backward, .dims = {n, r}, .drop = {p, rng_key(77)},
+        .low_rank = 0.18f * sqrtf((float)r) / (1 - p)};
     char name[64];
 
     for (int i = 0; i < n; i++) {
@@ -465,7 +466,7 @@ static void rows_are_moved(void **state)
         struct rows rows = make_rows(layouts[l]);
         int32_t *apart = kept_buffer((size_t)rows.T * sizeof *apart);
 
-        for (int t = 0; t < rows.T; t++) apart[t] = 2 * t % SOURCE;
+        for (int t = 0; t < rows.T; t++) apart[t] = 2 * t < SOURCE ? 2 * t : 2 * t - SOURCE + 1;
         for (int C = 1; C < 100; C = 3 * C + 4) {
             struct dev_shapes shapes = {.T = SOURCE, .C = C, .F = C, .H = 1, .G = 1, .D = C, .V = 1};
             struct job gather = {"gather", shapes, rows, 0,
@@ -671,6 +672,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(flat_vector_ops_agree, free_kept),
     };
 
+    only_device = argc > 1 ? argv[1] : NULL;
     /* More threads than cores must sleep while they wait for each other, and libgomp reads this before main. */
     if (!getenv("OMP_WAIT_POLICY")) {
         setenv("OMP_WAIT_POLICY", "passive", 1);

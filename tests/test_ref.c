@@ -73,7 +73,7 @@ static void check_gradient(const char *what, void (*f)(void), const float *y, co
 
 enum { T = 11, C = 24, N = 20, R_ = 3, H = 4, G = 2, D = 6, F = 15, V = 37 };
 static const int32_t row_start[] = {0, 6, T}, example_start[] = {0, 4, 6, T}, pos[] = {0, 1, 2, 3, 0, 1, 0, 1, 2, 3, 4};
-static const struct layout lay = {T, 2, 3, row_start, example_start, pos, 40};
+static const struct layout lay = {T, 2, 3, row_start, example_start, pos, 40, NULL};
 static float x[MAX], y[MAX], w[MAX], r[MAX], out_weight[MAX], rstd[T], dx[MAX], base[MAX];
 
 static void norm(void)
@@ -153,7 +153,7 @@ static void dropout_is_inverted_and_keyed_by_row(void **state)
     enum { K = 512, ROWS = 2 };
     static const int32_t starts[] = {0, 4, 8}, one[] = {0, 4};
     static float ones[8 * K], eye[K * K], h[8 * K], alone[4 * K];
-    const struct layout both = {8, ROWS, ROWS, starts, starts, NULL, 5}, second = {4, 1, 1, one, one, NULL, 6};
+    const struct layout both = {8, ROWS, ROWS, starts, starts, NULL, 5, NULL}, second = {4, 1, 1, one, one, NULL, 6, NULL};
     const struct dropout drop = {0.25f, rng_key(9)};
     int kept = 0;
 

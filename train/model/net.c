@@ -88,8 +88,8 @@ void net_reserve(struct net *n, struct arena *a, struct dev *dev, const struct m
     arena_reserve(a, "batch", S * 4, &n->target);
     arena_reserve(a, "tables", (size_t)positions * (size_t)(s->D / 2) * 4, &n->cos);
     arena_reserve(a, "tables", (size_t)positions * (size_t)(s->D / 2) * 4, &n->sin);
-    n->scratch_bytes = dev->ops->scratch_bytes(dev, &n->shapes);
-    arena_reserve(a, "scratch", n->scratch_bytes, &n->scratch);
+    dev->scratch_bytes = dev->ops->scratch_bytes(dev, &n->shapes);
+    arena_reserve(a, "scratch", dev->scratch_bytes, &dev->scratch);
 }
 
 void net_init(struct net *n)
@@ -134,6 +134,7 @@ struct layout net_upload(struct net *n, const struct micro *m)
     ops->upload(n->dev, n->example_start, lay.example_start, (size_t)(lay.examples + 1) * 4);
     ops->upload(n->dev, n->index, m->index, (size_t)m->S * 4);
     ops->upload(n->dev, n->target, m->target, (size_t)m->S * 4);
+    lay.host_row_start = lay.row_start;
     lay.pos = n->pos, lay.row_start = n->row_start, lay.example_start = n->example_start;
     return lay;
 }
@@ -227,7 +228,6 @@ void net_forward(const struct pass *p)
     const struct ops *ops = n->dev->ops;
     struct layer_acts *a = n->layers;
 
-    n->dev->scratch = n->scratch, n->dev->scratch_bytes = n->scratch_bytes; /* another net may have used the device in between */
     ops->embed(n->dev, a[0].x, &n->model->embed, n->ids, p->lay.T);
     ops->rmsnorm(n->dev, n->norm, a[0].attn_rstd, a[0].x, n->model->layers[0].attn_norm, p->lay.T, s->C, s->norm_eps);
     for (int l = 0; l < s->layers; l++) {
