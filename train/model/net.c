@@ -88,8 +88,8 @@ void net_reserve(struct net *n, struct arena *a, struct dev *dev, const struct m
     arena_reserve(a, "batch", S * 4, &n->target);
     arena_reserve(a, "tables", (size_t)positions * (size_t)(s->D / 2) * 4, &n->cos);
     arena_reserve(a, "tables", (size_t)positions * (size_t)(s->D / 2) * 4, &n->sin);
-    dev->scratch_bytes = dev->ops->scratch_bytes(dev, &n->shapes);
-    arena_reserve(a, "scratch", dev->scratch_bytes, &dev->scratch);
+    n->scratch_bytes = dev->ops->scratch_bytes(dev, &n->shapes);
+    arena_reserve(a, "scratch", n->scratch_bytes, &n->scratch);
 }
 
 void net_init(struct net *n)
@@ -228,6 +228,7 @@ void net_forward(const struct pass *p)
     const struct ops *ops = n->dev->ops;
     struct layer_acts *a = n->layers;
 
+    n->dev->scratch = n->scratch, n->dev->scratch_bytes = n->scratch_bytes; /* another net may have used the device in between */
     ops->embed(n->dev, a[0].x, &n->model->embed, n->ids, p->lay.T);
     ops->rmsnorm(n->dev, n->norm, a[0].attn_rstd, a[0].x, n->model->layers[0].attn_norm, p->lay.T, s->C, s->norm_eps);
     for (int l = 0; l < s->layers; l++) {

@@ -1,0 +1,65 @@
+/* One new token for each of n sequences: o = softmax(q k^T / sqrt(D)) v over the sequence's cache. 4 D bytes a cached token and key/value head, read once for each query head (heads of
+ * a group share them in L2). Bound by memory.
+ *
+ * One thread block a (token, head). A warp takes every WARPS-th cached token, its lanes share the D elements; each warp keeps a running maximum, sum and output (Milakov & Gimelshein 2018),
+ * and the warps' are joined in their order. */
+#include "kernels/cuda/vec.cuh"
+
+#define WARPS 8
+#define PARTS (CUDA_MAX_D / WARP) /* elements of a lane */
+
+static __global__ void __launch_bounds__(WARPS *WARP) decode_kernel(bf16 *o, const bf16 *q, const bf16 *kcache, const bf16 *vcache, const int32_t *sequence, const int32_t *len, int cap,
+                                                                    int G, int D, float scale)
+{
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, H = (int)gridDim.y, h = (int)blockIdx.y;
+    int64_t i = blockIdx.x, stride = (int64_t)G * D, head = ((int64_t)sequence[i] * cap * G + h / (H / G)) * D;
+    float *shared_max = (float *)shared_memory(), *shared_sum = shared_max + WARPS, *shared_o = shared_sum + WARPS; /* (WARPS, D) */
+    float own[PARTS], out[PARTS] = {}, max = -INFINITY, sum = 0;
+
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) own[p] = p * WARP + lane < D ? from_bf16(q[(i * H + h) * D + p * WARP + lane]) * scale : 0;
+    for (int j = warp; j < len[i]; j += WARPS) {
+        const bf16 *k = kcache + head + j * stride, *v = vcache + head + j * stride;
+        float dot = 0;
+
+#pragma unroll
+        for (int p = 0; p < PARTS; p++)
+            if (p * WARP + lane < D) dot = fmaf(own[p], from_bf16(k[p * WARP + lane]), dot);
+        dot = warp_sum(dot);
+        float next = fmaxf(max, dot), down = fexp(max - next), e = fexp(dot - next);
+        sum = fmaf(sum, down, e);
+        max = next;
+#pragma unroll
+        for (int p = 0; p < PARTS; p++)
+            if (p * WARP + lane < D) out[p] = fmaf(out[p], down, e * from_bf16(v[p * WARP + lane]));
+    }
+    if (lane == 0) shared_max[warp] = max, shared_sum[warp] = sum;
+#pragma unroll
+    for (int p = 0; p < PARTS; p++)
+        if (p * WARP + lane < D) shared_o[warp * D + p * WARP + lane] = out[p];
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++) max = w ? fmaxf(max, shared_max[w]) : shared_max[0];
+    for (int d = (int)threadIdx.x; d < D; d += WARPS * WARP) {
+        float total = 0, weights = 0;
+
+        for (int w = 0; w < WARPS; w++) {
+            float e = shared_sum[w] > 0 ? fexp(shared_max[w] - max) : 0;
+
+            total = fmaf(shared_o[w * D + d], e, total);
+            weights = fmaf(shared_sum[w], e, weights);
+        }
+        o[(i * H + h) * D + d] = to_bf16(total / weights);
+    }
+}
+
+void cuda_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence, const int32_t *len, int n, int cap, int H, int G, int D)
+{
+    struct cuda *c = cuda_of(dev);
+
+    if (D > CUDA_MAX_D) {
+        cuda_fail(c, "a head size of %d: up to %d is supported on this device", D, CUDA_MAX_D);
+        return;
+    }
+    LAUNCH(c, c->main, dim3((unsigned)n, (unsigned)H), WARPS * WARP, (size_t)WARPS * (size_t)(D + 2) * sizeof(float), decode_kernel, (bf16 *)o, (const bf16 *)q, (const bf16 *)kcache,
+           (const bf16 *)vcache, sequence, len, cap, G, D, 1 / sqrtf((float)D));
+}
