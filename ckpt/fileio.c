@@ -158,6 +158,12 @@ enum pawl_status fd_sync(const struct fsys *sys, int fd, bool data_only, const c
     return r != 0 ? err_sys(err, "%s: cannot be made durable", path) : PAWL_OK;
 }
 
+enum pawl_status fd_reserve(const struct fsys *sys, int fd, size_t bytes, const char *path, struct err *err)
+{
+    if (RETRY(sys->fallocate(fd, 0, 0, (off_t)bytes)) == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return PAWL_OK;
+    return err_sys(err, "%s: %zu MiB cannot be reserved", path, bytes >> 20);
+}
+
 /* --- a new file, front to back */
 
 enum pawl_status file_create(struct file *f, const struct fsys *sys, const char *path, struct err *err)

@@ -81,6 +81,8 @@ enum pawl_status fd_write(const struct fsys *sys, int fd, const void *data, size
 enum pawl_status fd_pwrite(const struct fsys *sys, int fd, const void *data, size_t len, off_t offset, const char *path, struct err *err);
 /* data_only: fdatasync. A failure must not be answered by another sync of the same file. */
 enum pawl_status fd_sync(const struct fsys *sys, int fd, bool data_only, const char *path, struct err *err);
+/* Reserves the room of the first bytes of the file; a file system that can't do so is no failure. */
+enum pawl_status fd_reserve(const struct fsys *sys, int fd, size_t bytes, const char *path, struct err *err);
 enum pawl_status fd_open(int *fd, const struct fsys *sys, const char *path, int flags, struct err *err); /* O_CLOEXEC, mode 0666 */
 
 /* --- directories and names */

@@ -208,8 +208,7 @@ static enum pawl_status open_slot(struct journal *j, struct slot *s, size_t byte
     bool is_new = !file_exists(path);
     enum pawl_status st = fd_open(&s->fd, j->sys, path, O_RDWR | O_CREAT, err);
 
-    if (st == PAWL_OK && j->sys->fallocate(s->fd, 0, 0, (off_t)(JOURNAL_RECORD + bytes)) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
-        st = err_sys(err, "%s: %zu MiB cannot be reserved", path, (JOURNAL_RECORD + bytes) >> 20);
+    if (st == PAWL_OK) st = fd_reserve(j->sys, s->fd, JOURNAL_RECORD + bytes, path, err);
     if (st == PAWL_OK && is_new && (st = fd_sync(j->sys, s->fd, false, path, err)) == PAWL_OK) st = dir_sync(j->sys, j->dir, err);
     free(path);
     return st;

@@ -3,7 +3,7 @@
 #
 #   scripts/install.sh [PACKAGE...]        further packages, e.g. for the quickstart
 set -eu
-packages="build-essential cmake pkg-config zlib1g-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev $*"
+packages="build-essential cmake pkg-config zlib1g-dev libyaml-dev libpcre2-dev libutf8proc-dev libcurl4-openssl-dev libcmocka-dev $*"
 missing=
 for p in $packages; do
     dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

@@ -17,6 +17,7 @@
 struct journaling {
     struct journal *journal;
     bool on;
+    struct journal_at begin; /* where the process began: durable already */
     double at_risk;          /* seconds of work that may be lost; 0: every step */
     struct timespec handed;  /* when the last state was handed over */
     struct timespec tried;
@@ -39,6 +40,7 @@ enum pawl_status journaling_open(struct journaling **out, struct trainer *t, con
     j->on = t->cfg->journal >= 0;
     j->at_risk = t->cfg->journal;
     j->handed = time_now();
+    j->begin = (struct journal_at){store_generation(t->store), t->resumed_from ? t->at.step : -1, t->at.row};
     st = journal_open(&j->journal, store_sys(t->store), dir, keep, t->metrics, t->staging, journaling_bytes(t->cfg, t->lora.n), err);
     if (st == PAWL_OK) *out = j;
     else free(j);
@@ -163,6 +165,7 @@ bool journaling_now(struct trainer *t, double seconds)
     int n = 3;
     bool ok;
 
+    if (journal_order(j->begin, here(t)) == 0) return true;
     if (!j->on) return false;
     if (!journal_wait(j->journal, seconds)) return false;
     s = journal_status(j->journal);

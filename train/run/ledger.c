@@ -3,7 +3,9 @@
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
 #include "train/run/journaling.h"
+#include "train/run/prices.h"
 #include "train/run/record.h"
+#include "train/run/spot.h"
 #include "train/run/stop.h"
 
 #include <errno.h>
@@ -21,7 +23,7 @@ extern char **environ;
 struct ledger {
     double before_us;           /* seconds of this process before ledger_open */
     struct timespec begin;
-    bool stepped;
+    bool stepped, priced;
     double verify, load, replay;
     double base_seconds, base_cost, price; /* of earlier processes; price an hour, 0: unknown */
     char *cause;                /* why the last process ended */
@@ -153,6 +155,26 @@ void ledger_close(struct ledger *l)
     free(l);
 }
 
+/* --- money */
+
+/* The cloud's answer comes some time after the start. */
+static void find_price(struct trainer *t)
+{
+    struct ledger *l = t->ledger;
+    struct buf b = {0};
+    bool is_spot = false;
+    const char *instance = spot_instance(t->spot, &is_spot);
+
+    if (l->priced || !instance) return;
+    l->priced = true;
+    l->price = price_an_hour(instance, is_spot);
+    buf_addf(&b, ",\"kind\":\"%s\",\"price\":%.4f,\"instance\":", is_spot ? "spot" : "on_demand", l->price);
+    json_add_string(&b, instance, strlen(instance));
+    record_event(t, "instance", b.data);
+    buf_free(&b);
+    if (t->cfg->max_cost > 0 && l->price <= 0) log_warn("max_cost: prices.yaml has no %s price of %s: cost is not watched", is_spot ? "spot" : "on-demand", instance);
+}
+
 /* --- events */
 
 void ledger_start(struct trainer *t, const struct resume *r)
@@ -180,10 +202,12 @@ void ledger_step(struct trainer *t)
     double seconds = seconds_between(l->begin, time_now()) + l->before_us;
     struct buf b = {0};
 
+    find_price(t);
     t->at.seconds = l->base_seconds + seconds;
     t->at.cost = l->base_cost + seconds / 3600 * l->price;
     if (l->stepped) return;
     l->stepped = true;
+    if (t->cfg->max_cost > 0 && !l->priced) log_warn("max_cost: no cloud says what this machine is: cost is not watched until one does");
     buf_addf(&b, ",\"seconds\":%.3f,\"verify\":%.3f,\"load\":%.3f,\"replay\":%.3f,\"first_step\":%.3f", seconds, l->verify, l->load, l->replay, t->seconds_a_step);
     record_event(t, "first_step", b.data);
     buf_free(&b);

@@ -12,6 +12,7 @@
 #include "train/run/ledger.h"
 #include "train/run/record.h"
 #include "train/run/resume.h"
+#include "train/run/spot.h"
 #include "train/run/step.h"
 #include "train/run/stop.h"
 
@@ -402,7 +403,7 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
 static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int64_t save_every, bool *end, struct err *err)
 {
     const struct config *c = t->cfg;
-    bool last = t->at.step >= t->total_steps, best = false;
+    bool last = t->at.step >= t->total_steps, best = false, asked;
     enum pawl_status st;
 
     if (t->eval_rows && t->at.evaluated_step != t->at.step && (last || due(t->at.step, eval_every))) {
@@ -413,7 +414,8 @@ static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int
     if (*end && !last) log_info("stopping early: the held-out loss has not improved for %lld evaluations", (long long)t->at.evals_since_best);
     if (t->saved_step == t->at.step) return PAWL_OK;
     if (*end) return save_now(t, err);
-    if (t->at.step && (best || due(t->at.step, save_every) || (c->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= c->save_minutes * 60))) save_if_possible(t);
+    asked = spot_save_asked(t->spot);
+    if (t->at.step && (best || asked || due(t->at.step, save_every) || (c->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= c->save_minutes * 60))) save_if_possible(t);
     return PAWL_OK;
 }
 
@@ -452,6 +454,7 @@ static void trainer_close(struct trainer *t)
     loader_close(t->loader);
     journaling_close(t->journaling);
     ledger_close(t->ledger);
+    spot_close(t->spot);
     jsonl_close(t->metrics);
     jsonl_close(t->events);
     store_close(t->store);
@@ -479,6 +482,7 @@ enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt
 
     stop_watch();
     stop_set_grace(cfg->preempt_grace_seconds);
+    t.spot = spot_open(cfg->spot);
     if ((st = open_model(&t, err)) != PAWL_OK || (st = start_or_resume(&t, err)) != PAWL_OK) goto done;
     if (t.finished) {
         ledger_forgive(&t);

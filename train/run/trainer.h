@@ -65,6 +65,7 @@ struct trainer {
     struct jsonl *metrics, *events;
     struct journaling *journaling;
     struct ledger *ledger;
+    struct spot *spot;        /* NULL: nobody is asked */
     struct progress at;
     struct {
         int64_t step;         /* whose hashes these are; -1: none */
