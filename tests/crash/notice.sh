@@ -35,13 +35,13 @@ done
 for cloud in aws gcp azure; do
     serve $cloud 1 4
     AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$port GCE_METADATA_HOST=127.0.0.1:$port PAWL_AZURE_METADATA_ENDPOINT=http://127.0.0.1:$port \
-        timeout 60 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/$cloud" --set spot=auto 2>"$dir/err"
+        timeout 300 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/$cloud" --set spot=auto 2>"$dir/err"
     stopped "$dir/$cloud" $cloud $?
     [ -n "$(last_event "$dir/$cloud" instance instance)" ] || fail "$cloud: the instance is not named"
     kill $server
 done
 serve rebalance 0 120
-AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$port timeout 60 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/rebalance" --set spot=aws --set save_steps=100000 --set num_epochs=30 2>"$dir/err" || fail "rebalance: exit $?: $(cat "$dir/err")"
+AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$port timeout 300 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/rebalance" --set spot=aws --set save_steps=100000 --set num_epochs=8 2>"$dir/err" || fail "rebalance: exit $?: $(cat "$dir/err")"
 [ "$(grep -c '"event":"checkpoint"' "$dir/rebalance/events.jsonl")" -ge 2 ] || fail "rebalance: nothing was saved between"
 kill $server
 echo "notice: 3 signals and 3 clouds: exit 75 with all durable before the time was up ($n of 6); a rebalance recommendation saves and goes on"
