@@ -48,6 +48,15 @@ def write_text(path, rows, length):
             print(json.dumps({"text": " ".join(words)}), file=f)
 
 
+def first_step(process, metrics, start):
+    """Seconds until the first line of metrics.jsonl is there."""
+    while process.poll() is None:
+        if metrics.exists() and metrics.stat().st_size:
+            break
+        time.sleep(0.002)
+    return time.perf_counter() - start
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pawl", required=True)
@@ -70,10 +79,13 @@ def main():
             data=work / "text.jsonl", length=args.length, batch=args.batch, steps=total, threads=args.threads, out=work / "run"))
         start = time.perf_counter()
         command = [args.pawl, "train", str(work / "run.yaml")] + [w for s in args.set for w in ("--set", s)]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with open(work / "stderr", "w") as stderr:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+        first = first_step(process, work / "run" / "metrics.jsonl", start)
+        process.wait()
         wall, usage = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode:
-            sys.exit(f"pawl train: exit {done.returncode}\n{done.stderr}")
+        if process.returncode:
+            sys.exit(f"pawl train: exit {process.returncode}\n{(work / 'stderr').read_text()}")
         lines = [json.loads(line) for line in (work / "run" / "metrics.jsonl").read_text().splitlines()]
     short = [m["step"] for m in lines if m["tokens"] != args.batch * args.length]
     if short or len(lines) != total:
@@ -83,6 +95,7 @@ def main():
         "peer": "pawl", "mode": args.mode, "batch": args.batch, "length": args.length, "threads": args.threads, "steps": args.steps,
         "tokens_per_second": statistics.median(m["tokens_per_second"] for m in lines[args.warmup:]),
         "step_seconds": statistics.median(seconds[args.warmup:]), "all_step_seconds": seconds, "first_loss": lines[0]["loss"], "wall_seconds": wall,
+        "seconds_to_first_step": first,
         "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_rss_bytes": usage.ru_maxrss * 1024}))
 
 

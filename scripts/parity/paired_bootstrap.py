@@ -3,8 +3,9 @@
 
     scripts/parity/paired_bootstrap.py pawl.jsonl peft.jsonl --heldout data/heldout.jsonl --above -5
 
-A line an example: {"index", "hit"}, or {"index", "text"} as `pawl generate --input` writes it, which --heldout (chats, in order) turns into a hit where
-the text equals the last message but for white space around it. 2,000 resamples of the examples, 95% of the differences lie in the interval, in points.
+A line an example: {"index", "hit"}, {"index", "match"} as `pawl eval --output` writes it, or {"index", "text"} as `pawl generate --input` writes it, which
+--heldout (chats, in order) turns into a hit where the text equals the last message but for white space around it. 2,000 resamples of the examples, 95% of the
+differences lie in the interval, in points.
 """
 
 import argparse
@@ -17,8 +18,8 @@ def read_hits(path, expected):
     hits = {}
     with open(path) as f:
         for line in map(json.loads, f):
-            if "hit" in line:
-                hits[line["index"]] = int(line["hit"])
+            if "hit" in line or "match" in line:
+                hits[line["index"]] = int(line["hit"] if "hit" in line else line["match"])
             elif expected is None:
                 sys.exit(f"{path}: lines have no \"hit\": give --heldout with the expected answers")
             else:
