@@ -128,7 +128,7 @@ static struct block from_row(struct block b, int64_t i, int64_t k)
 struct queries {
     struct block q;
     float *o;      /* (rows, wide) */
-    float *max;    /* (rows) a score near the largest so far, before scaling: exp is taken of differences to it */
+    float *max;    /* (rows) largest score so far, before scaling */
     vf *sum;       /* (rows) partial sums of exp */
     float *score;  /* (TILE_ROWS, SIDE) */
     word *p;
@@ -150,29 +150,27 @@ static void clear_queries(const struct queries *s, const struct dims *d, int64_t
     for (int64_t i = 0; i < rows; i++) s->max[i] = -__builtin_inff(), s->sum[i] = (vf){0};
 }
 
-/* One row: scores (keys) -> p, and the row's maximum, sums and o brought up to date. Keys from `seen` on are hidden.
- * The maximum only has to keep exp within range: a new one counts when it is 2^8 times larger, so that o is scaled down rarely and the branch is foreseen. */
+/* One row: scores (keys) -> p, new maximum, old sums scaled down. Keys from `seen` on are hidden. */
 static void softmax_row(float *score, int64_t keys, int64_t seen, float *max, vf *sum, float *o, const struct dims *d)
 {
-    float c = d->scale * LOG2E;
-    vf top = vsplat(-__builtin_inff()), part = {0};
+    float c = d->scale * LOG2E, old = *max;
+    vf top = vsplat(old), part = {0};
 
     for (int64_t j = seen; j < round_up(keys, VL); j++) score[j] = -__builtin_inff();
     for (int64_t j = 0; j < keys; j += VL) top = vmax(vload(score + j), top);
-    float new = vmax_of(top), rise = (new - *max) * c;
-    if (rise > 8) {
-        vf down = vexp2(vsplat(-rise));
-        *max = new;
-        *sum *= down;
-        for (int64_t i = 0; i < d->wide; i += VL) vstore(o + i, vload(o + i) * down);
-    }
-    vf shift = vsplat(-*max * c);
+    float new = vmax_of(top);
     for (int64_t j = 0; j < keys; j += VL) {
-        vf p = vexp2(vfma(vload(score + j), vsplat(c), shift));
+        vf p = vexp2(vfma(vload(score + j), vsplat(c), vsplat(-new * c)));
         part += p;
         vstore(score + j, p);
     }
-    *sum += part;
+    if (new != old) {
+        vf down = vexp2(vsplat((old - new) * c));
+        part = vfma(*sum, down, part);
+        for (int64_t i = 0; i < d->wide; i += VL) vstore(o + i, vload(o + i) * down);
+    } else part += *sum;
+    *sum = part;
+    *max = new;
 }
 
 /* State's rows [at, at + rows) against `keys` keys, of which row i sees the first seen + i. */

@@ -186,9 +186,9 @@ void gemm_run(struct dev *dev, const struct gemm *g);
 
 /* ---- dropout.c ---- */
 
-/* keep[i] = all ones where column k0 + i of row t is kept, else 0; i < n. k0 is a multiple of 4; keep has room for n rounded up to 4 VL. */
+/* keep[i] = 1 where column k0 + i of row t is kept, else 0; i < n. k0 is a multiple of 4; keep has room for n rounded up to 4 VL. */
 #define mask_row CPU(mask_row)
-void mask_row(int32_t *keep, const struct mask *m, int64_t t, int64_t k0, int64_t n);
+void mask_row(float *keep, const struct mask *m, int64_t t, int64_t k0, int64_t n);
 
 /* ---- scratch ---- */
 
