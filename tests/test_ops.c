@@ -673,6 +673,7 @@ int main(int argc, char **argv)
     };
 
     only_device = argc > 1 ? argv[1] : NULL;
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
     /* More threads than cores must sleep while they wait for each other, and libgomp reads this before main. */
     if (!getenv("OMP_WAIT_POLICY")) {
         setenv("OMP_WAIT_POLICY", "passive", 1);

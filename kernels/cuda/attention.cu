@@ -37,7 +37,7 @@ static __device__ __forceinline__ void softmax(float p[TILE / 8][4], float max[2
 }
 
 template <int DP>
-static __global__ void __launch_bounds__(THREADS) attention_kernel(bf16 *o, float *lse, struct heads q, struct heads k, struct heads v, const int32_t *example_start, int examples, int D,
+static __global__ void __launch_bounds__(THREADS, 2) attention_kernel(bf16 *o, float *lse, struct heads q, struct heads k, struct heads v, const int32_t *example_start, int examples, int D,
                                                                    float scale, bool wide)
 {
     bf16 *shared_q = (bf16 *)shared_memory(), *shared_k = shared_q + TILE * PITCH(DP), *shared_v = shared_k + TILE * PITCH(DP);

@@ -44,7 +44,7 @@ template <int N> static __device__ __forceinline__ void load_rows(float *lse, fl
 /* ---- dk, dv: keys in rows, queries in columns ---- */
 
 template <int DP>
-static __global__ void __launch_bounds__(THREADS) keys_kernel(bf16 *dk, bf16 *dv, struct backward b)
+static __global__ void __launch_bounds__(THREADS, 2) keys_kernel(bf16 *dk, bf16 *dv, struct backward b)
 {
     const int N = STEP(DP), GROUP = b.q.heads / b.k.heads, g = (int)blockIdx.y, warp = (int)threadIdx.x / WARP;
     bf16 *shared_k = (bf16 *)shared_memory(), *shared_v = shared_k + TILE * PITCH(DP), *steps = shared_v + TILE * PITCH(DP);
@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(THREADS) keys_kernel(bf16 *dk, bf16 *dv
 /* ---- dq: queries in rows, keys in columns ---- */
 
 template <int DP>
-static __global__ void __launch_bounds__(THREADS) queries_kernel(bf16 *dq, struct backward b)
+static __global__ void __launch_bounds__(THREADS, 2) queries_kernel(bf16 *dq, struct backward b)
 {
     const int N = STEP(DP), h = (int)blockIdx.y, g = h / (b.q.heads / b.k.heads), warp = (int)threadIdx.x / WARP;
     bf16 *shared_q = (bf16 *)shared_memory(), *shared_d = shared_q + TILE * PITCH(DP), *steps = shared_d + TILE * PITCH(DP);

@@ -13,8 +13,11 @@ extern "C" {
 }
 
 #define CUDA_GEMV_MAX 8          /* tokens up to which a linear layer is a matrix-vector product */
+#ifndef CUDA_HEAD_CHUNK          /* the emulation makes these small, so that small shapes have several parts */
 #define CUDA_HEAD_CHUNK 4096     /* rows of the head that are multiplied at once */
 #define CUDA_HEAD_ROWS 2048      /* by this many supervised rows */
+#define CUDA_GEMV_SLICE 2048     /* elements of x a token that a matrix-vector product keeps in shared memory */
+#endif
 #define CUDA_CUTS 16             /* nets of different shapes that take turns on a device */
 #define CUDA_MAX_D 256           /* head size */
 #define CUDA_WORKSPACE ((size_t)32 << 20)

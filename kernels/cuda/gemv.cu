@@ -6,7 +6,7 @@
 #include "kernels/cuda/formats.cuh"
 
 #define WARPS 8
-#define SLICE 2048 /* elements of x a token in shared memory */
+#define SLICE CUDA_GEMV_SLICE
 
 template <class F, int TOKENS, typename Y>
 static __global__ void __launch_bounds__(WARPS *WARP) gemv_kernel(Y *y, const bf16 *x, struct weight w, const float *bias, const bf16 *h, const bf16 *B, int T, int r)

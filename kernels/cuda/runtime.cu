@@ -17,7 +17,7 @@ static const struct {
     const char *likely;
 } causes[] = {
     {cudaErrorMemoryAllocation, "the card's memory is full: is another program on it (nvidia-smi)? Lower micro_batch_size or sequence_len, or set gradient_checkpointing: true"},
-    {cudaErrorInsufficientDriver, "the driver is older than the CUDA this program was built with: update the driver"},
+    {cudaErrorInsufficientDriver, "no NVIDIA driver is loaded, or it is older than the CUDA that this program was built with (nvidia-smi shows both)"},
     {cudaErrorNoDevice, "no NVIDIA card is visible (CUDA_VISIBLE_DEVICES, nvidia-smi)"},
     {cudaErrorInvalidDevice, "there is no card of this number (nvidia-smi -L lists them)"},
     {cudaErrorDevicesUnavailable, "the card is taken by another process (exclusive mode)"},

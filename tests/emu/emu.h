@@ -8,6 +8,7 @@
 
 /* Stacks, shared memory, the handler that names a fault. */
 void emu_start();
+void emu_catch_faults();
 /* "a byte behind an allocation of 64 bytes": what stands at an address. */
 void emu_describe(const void *p, char *out, size_t size);
 bool emu_is_device(const void *p);

@@ -88,9 +88,19 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     emu_fail("touches %s%s", what, kernel_name ? "" : " from the host");
 }
 
-static void prepare()
+/* Again and again: a test's framework takes these signals for itself. */
+void emu_catch_faults()
 {
     struct sigaction act = {};
+
+    act.sa_sigaction = on_fault;
+    act.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &act, NULL);
+    sigaction(SIGBUS, &act, NULL);
+}
+
+static void prepare()
+{
     stack_t alternative = {};
 
     stacks = (char *)mmap(NULL, (size_t)MAX_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -100,15 +110,12 @@ static void prepare()
     alternative.ss_sp = malloc(65536);
     alternative.ss_size = 65536;
     sigaltstack(&alternative, NULL);
-    act.sa_sigaction = on_fault;
-    act.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(SIGSEGV, &act, NULL);
-    sigaction(SIGBUS, &act, NULL);
 }
 
 void emu_start()
 {
     if (!stacks) prepare();
+    emu_catch_faults();
 }
 
 /* ---- switching ---- */

@@ -40,6 +40,7 @@ static void protect(const block &b)
 void emu_device_open()
 {
     is_open = true;
+    emu_catch_faults();
     for (auto &b : live) protect(b.second);
 }
 
