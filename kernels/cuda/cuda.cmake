@@ -1,6 +1,6 @@
 # The CUDA backend: native code for the cards of PAWL_CUDA_ARCHITECTURES and PTX of the last one for later cards. nvcc is called by hand, so that the project needs no CUDA language and the
 # host compiler's warnings stay the host's. -fmad=false: a fused multiply-add is written where it is meant, as in the C sources. cuBLASLt is opened at run time (library.cu).
-set(PAWL_CUDA AUTO CACHE STRING "CUDA backend: AUTO (if nvcc 12.8 or later is found), ON, OFF")
+set(PAWL_CUDA OFF CACHE STRING "CUDA backend: AUTO (if nvcc 12.8 or later is found), ON, OFF; OFF until it has run on a card")
 set(PAWL_CUDA_ARCHITECTURES 80 86 89 90 100 120 CACHE STRING "Compute capabilities to compile for, the last one also as PTX")
 
 if(PAWL_CUDA STREQUAL "ON" OR (PAWL_CUDA STREQUAL "AUTO" AND NOT PAWL_SANITIZE)) # sanitizers see nothing of a card
