@@ -250,11 +250,12 @@ static enum pawl_status parse_container(struct parser *s, struct json_value *v)
     s->depth--;
 
     size_t n = s->count - base;
+    const struct json_value *members = n > 0 ? s->stack + base : NULL;
     if (object) {
-        close_object(s, s->stack + base, n / 2, v);
+        close_object(s, members, n / 2, v);
     } else {
         struct json_value *items = pool_alloc(&s->json->pool, n * sizeof *items);
-        if (n > 0) memcpy(items, s->stack + base, n * sizeof *items);
+        if (n > 0) memcpy(items, members, n * sizeof *items);
         *v = (struct json_value){.type = JSON_ARRAY, .len = n, .items = items};
     }
     s->count = base;

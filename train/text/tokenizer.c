@@ -390,7 +390,7 @@ static void stream_emit(const struct tokenizer *t, struct tokenizer_stream *s, u
         tokenizer_decode(t, s->ids + s->old, s->n - s->old, flags, &all);
     }
     if (all.len == old.len && !last) goto done;
-    buf_add(out, all.data + old.len, all.len - old.len);
+    if (all.len > old.len) buf_add(out, all.data + old.len, all.len - old.len);
     memmove(s->ids, s->ids + s->old, (s->n - s->old) * sizeof *s->ids);
     s->n -= s->old;
     s->old = s->n;
