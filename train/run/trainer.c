@@ -480,6 +480,7 @@ enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt
     struct trainer t = {.cfg = cfg, .opt = *opt};
     enum pawl_status st;
 
+    if (cfg->remote) log_warn("remote: uploads are not made yet: this run is durable on local disk only");
     stop_watch();
     stop_set_grace(cfg->preempt_grace_seconds);
     t.spot = spot_open(cfg->spot);
