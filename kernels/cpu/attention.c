@@ -128,7 +128,7 @@ static struct block from_row(struct block b, int64_t i, int64_t k)
 struct queries {
     struct block q;
     float *o;      /* (rows, wide) */
-    float *max;    /* (rows) largest score so far, before scaling */
+    float *max;    /* (rows) a score near the largest so far, before scaling: exp is taken of differences to it */
     vf *sum;       /* (rows) partial sums of exp */
     float *score;  /* (TILE_ROWS, SIDE) */
     word *p;
@@ -150,35 +150,37 @@ static void clear_queries(const struct queries *s, const struct dims *d, int64_t
     for (int64_t i = 0; i < rows; i++) s->max[i] = -__builtin_inff(), s->sum[i] = (vf){0};
 }
 
-/* One row: scores (keys) -> p, new maximum, old sums scaled down. Keys from `seen` on are hidden. */
+/* One row: scores (keys) -> p, and the row's maximum, sums and o brought up to date. Keys from `seen` on are hidden.
+ * The maximum only has to keep exp within range: a new one counts when it is 2^8 times larger, so that o is scaled down rarely and the branch is foreseen. */
 static void softmax_row(float *score, int64_t keys, int64_t seen, float *max, vf *sum, float *o, const struct dims *d)
 {
-    float c = d->scale * LOG2E, old = *max;
-    vf top = vsplat(old), part = {0};
+    float c = d->scale * LOG2E;
+    vf top = vsplat(-__builtin_inff()), part = {0};
 
     for (int64_t j = seen; j < round_up(keys, VL); j++) score[j] = -__builtin_inff();
     for (int64_t j = 0; j < keys; j += VL) top = vmax(vload(score + j), top);
-    float new = vmax_of(top);
+    float new = vmax_of(top), rise = (new - *max) * c;
+    if (rise > 8) {
+        vf down = vexp2(vsplat(-rise));
+        *max = new;
+        *sum *= down;
+        for (int64_t i = 0; i < d->wide; i += VL) vstore(o + i, vload(o + i) * down);
+    }
+    vf shift = vsplat(-*max * c);
     for (int64_t j = 0; j < keys; j += VL) {
-        vf p = vexp2(vfma(vload(score + j), vsplat(c), vsplat(-new * c)));
+        vf p = vexp2(vfma(vload(score + j), vsplat(c), shift));
         part += p;
         vstore(score + j, p);
     }
-    if (new != old) {
-        vf down = vexp2(vsplat((old - new) * c));
-        part = vfma(*sum, down, part);
-        for (int64_t i = 0; i < d->wide; i += VL) vstore(o + i, vload(o + i) * down);
-    } else part += *sum;
-    *sum = part;
-    *max = new;
+    *sum += part;
 }
 
 /* State's rows [at, at + rows) against `keys` keys, of which row i sees the first seen + i. */
 static void attend(const struct queries *s, const struct dims *d, int64_t at, int rows, int64_t keys, int64_t seen, struct panels k, struct panels v)
 {
-    tile_sweep(rows, keys, d->words, from_row(s->q, at, 0), k, s->score, SIDE, false);
+    tile_sweep(rows, keys, d->words, from_row(s->q, at, 0), k, s->score, SIDE, SET);
     for (int i = 0; i < rows; i++) softmax_row(s->score + i * SIDE, keys, min64(keys, seen + i), &s->max[at + i], &s->sum[at + i], s->o + (at + i) * d->wide, d);
-    tile_sweep(rows, d->D, words_of(keys), scores_of(s->p, s->score, rows, keys), v, s->o + at * d->wide, d->wide, true);
+    tile_sweep(rows, d->D, words_of(keys), scores_of(s->p, s->score, rows, keys), v, s->o + at * d->wide, d->wide, ADD);
 }
 
 /* Row `at` divided by its sum, to o (D). Returns the sum. */
@@ -298,7 +300,7 @@ static void add_to_keys(float *sum, const struct dims *d, const float *x, word *
         int64_t r0 = share(keys, blocks, i), r1 = share(keys, blocks, i + 1), skip = diagonal ? r0 / WORD_UNITS : 0;
         struct panels from = {b.at + skip * b.step, b.next, b.step};
 
-        tile_sweep((int)(r1 - r0), d->D, words_of(queries) - skip, from_row(a, r0, skip), from, sum + r0 * d->wide, d->wide, true);
+        tile_sweep((int)(r1 - r0), d->D, words_of(queries) - skip, from_row(a, r0, skip), from, sum + r0 * d->wide, d->wide, ADD);
     }
 }
 
@@ -325,13 +327,13 @@ static void head_gradient(const struct gradient *x, const struct keys *s, const 
         float *p = s->p + r0 * SIDE, *ds = s->ds + r0 * SIDE;
         int rows = (int)(r1 - r0);
 
-        tile_sweep(rows, keys, d->words, from_row(q, r0, 0), s->k_tokens, p, SIDE, false);
-        tile_sweep(rows, keys, d->words, from_row(dout, r0, 0), s->v_tokens, ds, SIDE, false);
+        tile_sweep(rows, keys, d->words, from_row(q, r0, 0), s->k_tokens, p, SIDE, SET);
+        tile_sweep(rows, keys, d->words, from_row(dout, r0, 0), s->v_tokens, ds, SIDE, SET);
         for (int j = 0; j < rows; j++) {
             int64_t t = b->t0 + r0 + j;
             gradient_row(p + j * SIDE, ds + j * SIDE, keys, min64(keys, t + 1 - k0), x->lse[t * d->H + h], x->delta[t * d->H + h], d);
         }
-        tile_sweep(rows, d->D, words_of(keys), scores_of(s->rounded, ds, rows, keys), s->k_columns, x->dq_sum + (h * x->T + b->t0 + r0) * d->wide, d->wide, k0 > b->example);
+        tile_sweep(rows, d->D, words_of(keys), scores_of(s->rounded, ds, rows, keys), s->k_columns, x->dq_sum + (h * x->T + b->t0 + r0) * d->wide, d->wide, k0 > b->example ? ADD : SET);
     }
     add_to_keys(s->dv, d, s->p, s->turned, gradient_columns(s->dout_columns, d, &dm, dout, b), k1 - k0, n, b->t0 == k0);
     add_to_keys(s->dk, d, s->ds, s->turned, gradient_columns(s->q_columns, d, &qm, q, b), k1 - k0, n, b->t0 == k0);

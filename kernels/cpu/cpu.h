@@ -121,13 +121,16 @@ struct panels {
     int64_t next, step;
 };
 
+/* What becomes of c: it is set; a sum of its own is added to it at the end, so that many small ones count; or its sum goes on, with the bits of one that never left the registers. */
+enum onto { SET, ADD, GO_ON };
+
 #define tile_run CPU(tile_run)
-/* c (rows, vectors * VL) = or += block (rows, words) times the first of the panels; 1 <= rows <= TILE_ROWS, 1 <= vectors <= TILE_VECTORS. */
-void tile_run(int rows, int vectors, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add);
+/* c (rows, vectors * VL) from block (rows, words) times the first of the panels; 1 <= rows <= TILE_ROWS, 1 <= vectors <= TILE_VECTORS. */
+void tile_run(int rows, int vectors, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, enum onto onto);
 
 /* The same over as many panels as `cols` columns need; c is written up to the end of the last vector. */
 #define tile_sweep CPU(tile_sweep)
-void tile_sweep(int rows, int64_t cols, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add);
+void tile_sweep(int rows, int64_t cols, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, enum onto onto);
 
 /* ---- panel.c ---- */
 
@@ -186,9 +189,9 @@ void gemm_run(struct dev *dev, const struct gemm *g);
 
 /* ---- dropout.c ---- */
 
-/* keep[i] = 1 where column k0 + i of row t is kept, else 0; i < n. k0 is a multiple of 4; keep has room for n rounded up to 4 VL. */
+/* keep[i] = all ones where column k0 + i of row t is kept, else 0; i < n. k0 is a multiple of 4; keep has room for n rounded up to 4 VL. */
 #define mask_row CPU(mask_row)
-void mask_row(float *keep, const struct mask *m, int64_t t, int64_t k0, int64_t n);
+void mask_row(int32_t *keep, const struct mask *m, int64_t t, int64_t k0, int64_t n);
 
 /* ---- scratch ---- */
 

@@ -47,14 +47,6 @@ static void philox(vu out[4], struct rng_key key, uint32_t c0, uint32_t c1, uint
     out[0] = a, out[1] = b, out[2] = c, out[3] = d;
 }
 
-/* rng_unit(w) >= p as 1 or 0. */
-static inline vf kept(vu w, float p)
-{
-    vf u = __builtin_convertvector((vi)(w >> 8), vf) * 0x1p-24f;
-
-    return vselect(u >= p, vsplat(1), (vf){0});
-}
-
 /* The row of the micro-batch that token t is in. */
 static int row_of(const struct layout *lay, int64_t t)
 {
@@ -69,17 +61,18 @@ static int row_of(const struct layout *lay, int64_t t)
     return low;
 }
 
-void mask_row(float *keep, const struct mask *m, int64_t t, int64_t k0, int64_t n)
+void mask_row(int32_t *keep, const struct mask *m, int64_t t, int64_t k0, int64_t n)
 {
     int row = row_of(m->lay, t += m->token);
     uint32_t in_row = (uint32_t)(t - m->lay->row_start[row]), global = (uint32_t)(m->lay->first_row + row);
-    float p = m->drop.p;
+    double scaled = (double)m->drop.p * 0x1p24;
+    int32_t least = (int32_t)scaled + (scaled > (int32_t)scaled); /* rng_unit(w) >= p if and only if w >> 8 is at least this */
 
     for (int64_t i = 0; i < n; i += 4 * VL) {
         vu w[4];
 
         philox(w, m->drop.key, (uint32_t)((k0 + i) / 4), in_row, global);
-        vf a = kept(w[0], p), b = kept(w[1], p), c = kept(w[2], p), d = kept(w[3], p);
+        vf a = (vf)((vi)(w[0] >> 8) >= least), b = (vf)((vi)(w[1] >> 8) >= least), c = (vf)((vi)(w[2] >> 8) >= least), d = (vf)((vi)(w[3] >> 8) >= least);
         vf ac0 = vzip_lo(a, c), ac1 = vzip_hi(a, c), bd0 = vzip_lo(b, d), bd1 = vzip_hi(b, d);
         vstore(keep + i, vzip_lo(ac0, bd0));
         vstore(keep + i + VL, vzip_hi(ac0, bd0));

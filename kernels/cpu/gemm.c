@@ -4,12 +4,16 @@
  *   group         as many panels as stay in L2 together, unpacked once and used for all rows
  *   pass          what of the sum fits the depth of a panel: whole terms, or pieces of them, laid end to end so that one run of the tile sums them (LoRA's few columns ride along)
  *   block         TILE_ROWS rows, unpacked once a group, and from L1 multiplied with each panel of it
+ * Few rows (LoRA's gradients, decoding) would not pay for a group: there the rows are one block, and a panel is unpacked in L1 just before it is used.
  * With one pass a tile is finished at once; with more the sums wait in fp32, which holds them exactly as the registers would.
  * Cost of unpacking: (words of a panel) / M of the multiplications, and (words of a block) / (columns of a group). */
 #include "kernels/cpu/cpu.h"
 
 #define GEMM_DEPTH 2048               /* words of a panel: a longer sum is carried on through memory */
 #define GEMM_PARTIAL (512 * 1024)     /* sums that wait for the next pass: they stream, so need not stay in L2 */
+#define THIN_ROWS 32                  /* so few rows are one block, and panels so short that each stays in L1 */
+#define THIN_DEPTH 256
+#define THIN_COLS (4 * TILE_COLS)
 #if VL == 16
 #define GEMM_PANEL_WORDS ((PAIRS ? 200 : 400) * 1024) /* L2: 1 MB of Zen 4, 2 MB of Sapphire Rapids */
 #else
@@ -17,7 +21,6 @@
 #endif
 
 #define MAX_PIECES 24
-#define BLOCK_ROOM (GEMM_DEPTH + 2 * VL) /* words of a row of the block at most */
 
 struct piece {
     const struct gemm_term *term;
@@ -35,6 +38,7 @@ struct pass {
 struct part {
     const struct gemm *g;
     word *panels, *block;
+    bool thin;
     int64_t depth; /* of a pass */
     int64_t panel_stride, block_stride;
     float *tile, *partial, *masked;
@@ -106,22 +110,21 @@ static inline void prefetch_tile(const struct gemm *g, int rows, int64_t m0, int
 /* c += what of the masked tile is kept, over 1 - p. */
 static void add_masked(float *c, const float *masked, const struct mask *mask, int rows, int64_t m0, int64_t n0)
 {
-    float keep[4 * VL], factor = 1 / (1 - mask->drop.p);
+    int32_t keep[4 * VL];
+    float factor = 1 / (1 - mask->drop.p);
 
     for (int i = 0; i < rows; i++) {
         mask_row(keep, mask, m0 + i, n0, TILE_COLS);
         for (int j = 0; j < TILE_COLS; j += VL) {
-            vf kept = vload(masked + i * TILE_COLS + j) * (vload(keep + j) * factor);
-            vstore(c + i * TILE_COLS + j, vload(c + i * TILE_COLS + j) + kept);
+            vf kept = (vf)((vi)vload(masked + i * TILE_COLS + j) & (vi)vload(keep + j));
+            vstore(c + i * TILE_COLS + j, vfma(kept, vsplat(factor), vload(c + i * TILE_COLS + j)));
         }
     }
 }
 
 /* The whole pass into one tile: neighbouring pieces without a mask in one run. */
-static void run_pass(const struct part *w, const struct pass *pass, float *c, bool add, int64_t panel, int rows, int vectors, int64_t m0, int64_t n0)
+static void run_pass(const struct part *w, const struct pass *pass, const word *block, const word *panel, float *c, bool add, int rows, int vectors, int64_t m0, int64_t n0)
 {
-    const word *panels = w->panels + panel * w->panel_stride;
-
     if (pass->pieces == 0) memset(c, 0, (size_t)(rows * TILE_COLS) * sizeof *c);
     for (int i = 0, j; i < pass->pieces; i = j) {
         const struct mask *mask = &pass->piece[i].term->mask;
@@ -129,14 +132,14 @@ static void run_pass(const struct part *w, const struct pass *pass, float *c, bo
 
         for (j = i + 1; j < pass->pieces && !mask->lay && !pass->piece[j].term->mask.lay; j++) {}
         int64_t words = (j < pass->pieces ? pass->piece[j].at : pass->words) - at;
-        struct block a = {w->block + at, w->block_stride, 1};
-        struct panels b = {panels + at * TILE_COLS, w->panel_stride, TILE_COLS};
+        struct block a = {block + at, w->block_stride, 1};
+        struct panels b = {panel + at * TILE_COLS, 0, TILE_COLS};
 
         if (!mask->lay) {
-            tile_run(rows, vectors, words, a, b, c, TILE_COLS, add);
+            tile_run(rows, vectors, words, a, b, c, TILE_COLS, add ? GO_ON : SET);
         } else {
             if (!add) memset(c, 0, (size_t)(rows * TILE_COLS) * sizeof *c);
-            tile_run(rows, vectors, words, a, b, w->masked, TILE_COLS, false);
+            tile_run(rows, vectors, words, a, b, w->masked, TILE_COLS, SET);
             add_masked(c, w->masked, mask, rows, m0, n0);
         }
         add = true;
@@ -163,9 +166,11 @@ static void store_tile(const struct gemm *g, const float *c, int rows, int64_t m
         for (int64_t n = n0; n < n1; n += VL) store_vector(g, vload(c + i * TILE_COLS + n - n0), m0 + i, n, min64(VL, n1 - n));
 }
 
-/* Rows [m0, m1) of the group's columns [n0, n1) through one pass; `partial` holds their sums between passes, NULL: there is one pass only. */
-static void run_rows(const struct part *w, const struct pass *pass, float *partial, bool first, bool last, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+/* Rows [m0, m1) of the group's columns [n0, n1) through one pass; sums wait in w->partial between passes, where there is more than one. */
+static void run_rows(const struct part *w, const struct pass *pass, bool first, bool last, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
+    fill_group(w, pass, n0, n1);
+
     int64_t blocks = ceil_div(m1 - m0, TILE_ROWS), panels = ceil_div(n1 - n0, TILE_COLS);
 
     for (int64_t b = 0; b < blocks; b++) {
@@ -176,18 +181,38 @@ static void run_rows(const struct part *w, const struct pass *pass, float *parti
         fill_rows(w, pass, r0, r0 + rows);
         for (int64_t i = 0; i < panels; i++) {
             int64_t n = n0 + i * TILE_COLS, end = min64(n + TILE_COLS, n1);
-            float *c = partial ? partial + ((r0 - m0) * panels + i * rows) * TILE_COLS : w->tile;
+            float *c = w->partial ? w->partial + ((r0 - m0) * panels + i * rows) * TILE_COLS : w->tile;
 
             prefetch_rows(pass, r0 + rows, next, i, panels);
             if (last) prefetch_tile(w->g, rows, r0, n);
-            run_pass(w, pass, c, !first, i, rows, (int)ceil_div(end - n, VL), r0, n);
+            run_pass(w, pass, w->block, w->panels + i * w->panel_stride, c, !first, rows, (int)ceil_div(end - n, VL), r0, n);
             if (last) store_tile(w->g, c, rows, r0, n, end);
         }
     }
 }
 
+/* The same for few rows: all of them are the block, and a panel is unpacked in L1 just before it is used; a few at a time where neighbouring columns lie side by side in memory. */
+static void run_columns(const struct part *w, const struct pass *pass, bool first, bool last, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+{
+    int64_t blocks = ceil_div(m1 - m0, TILE_ROWS), some = w->g->terms && w->g->term[0].b_along == COLS ? THIN_COLS : TILE_COLS;
+
+    fill_rows(w, pass, m0, m1);
+    for (int64_t n = n0; n < n1; n += TILE_COLS) {
+        int64_t end = min64(n + TILE_COLS, n1), panel = (n - n0) % some / TILE_COLS;
+
+        if (panel == 0) fill_group(w, pass, n, min64(n + some, n1));
+        for (int64_t b = 0; b < blocks; b++) {
+            int64_t r0 = share(m1 - m0, blocks, b), r1 = share(m1 - m0, blocks, b + 1);
+            float *c = w->partial ? w->partial + (n - n0) * (m1 - m0) + r0 * TILE_COLS : w->tile;
+
+            run_pass(w, pass, w->block + r0 * w->block_stride, w->panels + panel * w->panel_stride, c, !first, (int)(r1 - r0), (int)ceil_div(end - n, VL), m0 + r0, n);
+            if (last) store_tile(w->g, c, (int)(r1 - r0), m0 + r0, n, end);
+        }
+    }
+}
+
 /* The sums of one group over rows [m0, m1), all passes. */
-static void run_group(struct part *w, bool one_pass, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+static void run_group(struct part *w, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
     struct pass pass, ahead;
     int term = 0;
@@ -197,8 +222,7 @@ static void run_group(struct part *w, bool one_pass, int64_t m0, int64_t m1, int
     do { /* once even without terms: y is 0 then */
         more = more && next_pass(&ahead, w->g, w->depth, &term, &at);
         w->block_stride = round_up(pass.words, VL) + VL;
-        fill_group(w, &pass, n0, n1);
-        run_rows(w, &pass, one_pass ? NULL : w->partial, first, !more, m0, m1, n0, n1);
+        (w->thin ? run_columns : run_rows)(w, &pass, first, !more, m0, m1, n0, n1);
         first = false;
         if (more) pass = ahead;
     } while (more);
@@ -206,25 +230,25 @@ static void run_group(struct part *w, bool one_pass, int64_t m0, int64_t m1, int
 
 static void run_part(const struct gemm *g, struct pad pad, int64_t panel0, int64_t panel1, int64_t m0, int64_t m1)
 {
-    struct part w = {.g = g};
-    int64_t depth = 0;
+    struct part w = {.g = g, .thin = m1 - m0 <= THIN_ROWS};
+    int64_t words = 0, most = w.thin ? THIN_DEPTH : GEMM_DEPTH;
 
-    for (int i = 0; i < g->terms; i++) depth += words_of(g->term[i].depth);
-    bool one_pass = depth <= GEMM_DEPTH;
-    w.depth = one_pass ? max64(4, depth) : round_up(ceil_div(depth, ceil_div(depth, GEMM_DEPTH)), 64);
-    w.panel_stride = w.depth * TILE_COLS;
+    for (int i = 0; i < g->terms; i++) words += words_of(g->term[i].depth);
+    int64_t passes = max64(1, ceil_div(words, most));
+    w.depth = passes == 1 ? most : round_up(ceil_div(words, passes), 64);
+    w.panel_stride = max64(1, min64(words, w.depth)) * TILE_COLS;
     w.panels = pad_take(&pad, GEMM_PANEL_WORDS * (int64_t)sizeof(word));
-    w.block = pad_take(&pad, TILE_ROWS * BLOCK_ROOM * (int64_t)sizeof(word));
+    w.block = pad_take(&pad, max64(TILE_ROWS * (GEMM_DEPTH + 2 * VL), THIN_ROWS * (THIN_DEPTH + 2 * VL)) * (int64_t)sizeof(word));
     w.tile = pad_take(&pad, TILE_ROWS * TILE_COLS * (int64_t)sizeof(float));
     w.masked = pad_take(&pad, TILE_ROWS * TILE_COLS * (int64_t)sizeof(float));
-    w.partial = pad_take(&pad, GEMM_PARTIAL * (int64_t)sizeof(float));
+    if (passes > 1) w.partial = pad_take(&pad, GEMM_PARTIAL * (int64_t)sizeof(float));
 
-    int64_t groups = ceil_div(panel1 - panel0, max64(1, GEMM_PANEL_WORDS / w.panel_stride));
+    int64_t panels = w.thin ? GEMM_PARTIAL / (THIN_ROWS * TILE_COLS) : max64(1, GEMM_PANEL_WORDS / w.panel_stride), groups = ceil_div(panel1 - panel0, panels);
     for (int64_t i = 0; i < groups; i++) {
         int64_t n0 = (panel0 + share(panel1 - panel0, groups, i)) * TILE_COLS, end = (panel0 + share(panel1 - panel0, groups, i + 1)) * TILE_COLS;
-        int64_t chunk = one_pass ? m1 - m0 : max64(1, GEMM_PARTIAL / (end - n0));
+        int64_t chunk = w.partial ? max64(1, GEMM_PARTIAL / (end - n0)) : m1 - m0;
 
-        for (int64_t m = m0; m < m1; m += chunk) run_group(&w, one_pass, m, min64(m + chunk, m1), n0, min64(end, g->N));
+        for (int64_t m = m0; m < m1; m += chunk) run_group(&w, m, min64(m + chunk, m1), n0, min64(end, g->N));
     }
 }
 

@@ -118,11 +118,11 @@ static void run_chunk(const struct head *h, const struct room *w, int64_t s0, in
         fill_block(w->block, stride, &h->x, ROWS, r0, r0 + rows, 0, h->C);
         for (int64_t v = 0; v < n; v += TILE_COLS, tokens.at += tokens.next) {
             prefetch_rows(h, r0 + rows, next, v / TILE_COLS, ceil_div(n, TILE_COLS));
-            tile_run(rows, (int)ceil_div(min64(n - v, TILE_COLS), VL), words, (struct block){w->block, stride, 1}, tokens, w->logit + v, h->chunk, false);
+            tile_run(rows, (int)ceil_div(min64(n - v, TILE_COLS), VL), words, (struct block){w->block, stride, 1}, tokens, w->logit + v, h->chunk, SET);
         }
         tokens.at = w->by_token;
         for (int i = 0; i < rows; i++) softmax_row(h, w->logit + i * h->chunk, r0 + i, v0, n);
-        if (h->dx) tile_sweep(rows, h->C, words_of(n), as_block(w->p, w->logit, h->chunk, rows, n), columns, h->dx + r0 * h->wide, h->wide, true);
+        if (h->dx) tile_sweep(rows, h->C, words_of(n), as_block(w->p, w->logit, h->chunk, rows, n), columns, h->dx + r0 * h->wide, h->wide, ADD);
     }
 }
 

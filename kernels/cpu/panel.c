@@ -246,13 +246,19 @@ static void units_from_elems(unit *out, const elem *x, int64_t n)
 #endif
 }
 
+/* out has room for a whole vector of words. */
 static void apply_mask(unit *out, const struct mask *mask, int64_t row, int64_t k0, int64_t n)
 {
-    float keep[RUN + 4 * VL];
+    int32_t keep[RUN + 4 * VL];
 
     mask_row(keep, mask, row, k0, n);
-    for (int64_t i = 0; i < n; i++)
-        if (keep[i] == 0) out[i] = 0;
+    for (int64_t i = 0; i < n; i += VL) {
+#if PAIRS
+        *(vh_mem *)(out + i) &= __builtin_convertvector((vu)vload(keep + i), vh);
+#else
+        vstore(out + i, (vf)((vi)vload(out + i) & (vi)vload(keep + i)));
+#endif
+    }
 }
 
 /* out = m[row, k0..k1) and zeros up to a whole vector of words; k1 - k0 <= RUN. */

@@ -91,12 +91,18 @@ static inline vf vsqrt(vf x)
 /* Horizontal forms: halves folded onto each other, in this order. */
 static inline float vsum(vf x)
 {
-    float t[VL];
-
-    vstore(t, x);
-    for (int n = VL / 2; n > 0; n /= 2)
-        for (int i = 0; i < n; i++) t[i] += t[i + n];
-    return t[0];
+#if VL == 16
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+#elif VL == 8
+    __m256 half = x;
+#endif
+#if VL >= 8
+    typedef float f4 __attribute__((vector_size(16)));
+    f4 t = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+#else
+    vf t = x;
+#endif
+    return (t[0] + t[2]) + (t[1] + t[3]);
 }
 
 static inline float vmax_of(vf x)
@@ -115,65 +121,44 @@ static inline float vmax_of(vf x)
 #define LN2 0.69314718055994530942f
 #define ROUND_MAGIC 0x1.8p23f /* adding it leaves the nearest integer in the low bits */
 
-/* The nearest integer, |x| < 2^22. */
-static inline vf vround(vf x)
+/* p 2^n where `bits` is n + ROUND_MAGIC; 0 in lanes where x < low. (The exponent is added as an integer: vscalefps is slow where a result underflows.) */
+static inline vf vscale(vf p, vf bits, vf x, float low)
 {
+    vi y = (vi)p + ((vi)bits << 23);
+
 #if VL == 16
-    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT);
+    return (vf)_mm512_maskz_mov_epi32(_mm512_cmp_ps_mask(x, vsplat(low), _CMP_NLT_UQ), (__m512i)y);
 #else
-    return (x + ROUND_MAGIC) - ROUND_MAGIC;
+    return (vf)(~(x < low) & y);
 #endif
 }
 
-/* p 2^n for p near 1 and integer n in [-300, 128]: 0 below n = -126, infinite at n = 128 where p is 1. */
-static inline vf vscale(vf p, vf n)
-{
-#if VL == 16
-    return _mm512_scalef_ps(p, n);
-#else
-    vf y = (vf)((vi)p + ((vi)(n + ROUND_MAGIC) << 23));
-
-    return vselect(n < -126.0f, (vf){0}, y);
-#endif
-}
-
-/* x within bounds; NaN stays NaN. */
-static inline vf vclamp(vf x, float low, float high)
-{
-    x = vmax(vsplat(low), x);
-    return vselect(x > high, vsplat(high), x);
-}
-
-/* 2^x: 2^f, |f| <= 1/2, is a minimax polynomial (relative error 2e-8, and its rounding). 0 below -126 or so, infinite from 128 on, NaN stays NaN. */
+/* 2^x, x < 127.5: 2^f, |f| <= 1/2, is a minimax polynomial (relative error 2e-8, and its rounding). 0 below -126, NaN stays NaN. */
 static inline vf vexp2(vf x)
 {
-#if VL == 16
-    x = vmax(vsplat(-300), x);
-#else
-    x = vclamp(x, -300, 128);
-#endif
-    vf n = vround(x), f = x - n, p = vsplat(1.535334159e-4f);
+    vf bits = x + ROUND_MAGIC, f = x - (bits - ROUND_MAGIC), p = vsplat(1.535334159e-4f);
 
     p = vfma(p, f, vsplat(1.339890063e-3f));
     p = vfma(p, f, vsplat(9.618437849e-3f));
     p = vfma(p, f, vsplat(5.550332367e-2f));
     p = vfma(p, f, vsplat(2.402264774e-1f));
     p = vfma(p, f, vsplat(6.931471825e-1f));
-    return vscale(vfma(p, f, vsplat(1)), n);
+    return vscale(vfma(p, f, vsplat(1)), bits, x, -126);
 }
 
-/* e^x, the same with a relative error of 4e-9 and its rounding, but that it stays finite: 2.3e38 from 88.3 on. ln 2 is taken away in two parts, the first of so few bits
+/* e^x, the same with a relative error of 4e-9 and its rounding, and no more than 2^126, so that 1 / (1 + e^x) is no denormal, which are slow. ln 2 is taken away in two parts, the first of so few bits
  * that its product is exact. */
 static inline vf vexp(vf x)
 {
-    x = vclamp(x, -300 * LN2, 127.4f * LN2);
-    vf n = vround(x * LOG2E), r = vfma(n, vsplat(2.12194440e-4f), vfma(n, vsplat(-0.693359375f), x)), p = vsplat(1.381454058e-3f);
+    x = vselect(x > 126 * LN2, vsplat(126 * LN2), x);
+    vf bits = vfma(x, vsplat(LOG2E), vsplat(ROUND_MAGIC)), n = bits - ROUND_MAGIC;
+    vf r = vfma(n, vsplat(2.12194440e-4f), vfma(n, vsplat(-0.693359375f), x)), p = vsplat(1.381454058e-3f);
 
     p = vfma(p, r, vsplat(8.368745446e-3f));
     p = vfma(p, r, vsplat(4.166838899e-2f));
     p = vfma(p, r, vsplat(1.666652113e-1f));
     p = vfma(p, r, vsplat(4.999999404e-1f));
-    return vscale(vfma(p * r, r, r) + 1.0f, n);
+    return vscale(vfma(p * r, r, r) + 1.0f, bits, x, -126 * LN2);
 }
 
 /* ln x for normal x > 0: x = 2^n (1 + t), 1 + t in [sqrt(1/2), sqrt 2); ln(1 + t) = t - t^2 / 2 + t^3 p(t), p minimax (relative error 6e-9). NaN stays NaN. */

@@ -1,7 +1,7 @@
 /* c (rows, columns) (+)= block (rows, words) panel (words, columns): sums stay in registers while the words go by.
  * A step loads one row of the panel (TILE_VECTORS vectors, from L2) and, for each row, broadcasts one word of the block (from L1 or L2): with 14 rows of 2 vectors 16 loads feed 28
  * multiply-adds, so the two multipliers of a core are the limit, not its loads. One function for each number of rows, so that a short block costs what it has.
- * What c holds is added last: added first, it would swallow terms below its rounding one by one, such as the head's 49,000 words of probability 1e-9. */
+ * Where a sum is added to c it is added last: begun from c, terms below c's rounding would be swallowed one by one, such as the head's 49,000 words of probability 1e-9. */
 #include "kernels/cpu/cpu.h"
 
 static inline __attribute__((always_inline)) vf multiply_add(vf a, vf b, vf c)
@@ -14,13 +14,16 @@ static inline __attribute__((always_inline)) vf multiply_add(vf a, vf b, vf c)
 }
 
 static inline __attribute__((always_inline)) void run(int rows, int vectors, int64_t words, const struct block *block, const struct panels *panels, float *c, int64_t c_stride,
-                                                      bool add)
+                                                      enum onto onto)
 {
     const word *a = block->at, *panel = panels->at;
     int64_t row = block->row, a_step = block->step, b_step = panels->step;
     vf sum[TILE_ROWS][TILE_VECTORS], b[TILE_VECTORS];
 
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = (vf){0};
+    if (onto == GO_ON) {
+        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = vload(c + i * c_stride + v * VL);
+    }
     for (; words > 0; words--) {
         UNROLL for (int v = 0; v < vectors; v++) b[v] = vload(panel + v * VL);
         UNROLL for (int i = 0; i < rows; i++) {
@@ -30,22 +33,22 @@ static inline __attribute__((always_inline)) void run(int rows, int vectors, int
         a += a_step;
         panel += b_step;
     }
-    if (add) {
+    if (onto == ADD) {
         UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i][v] += vload(c + i * c_stride + v * VL);
     }
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) vstore(c + i * c_stride + v * VL, sum[i][v]);
 }
 
-typedef void tile_fn(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, bool add);
+typedef void tile_fn(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, enum onto onto);
 
 #define TILE(rows)                                                                                                                 \
-    static void tile_##rows##_1(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, bool add) \
+    static void tile_##rows##_1(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, enum onto onto) \
     {                                                                                                                              \
-        run(rows, 1, words, a, b, c, c_stride, add);                                                                               \
+        run(rows, 1, words, a, b, c, c_stride, onto);                                                                               \
     }                                                                                                                              \
-    static void tile_##rows##_2(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, bool add) \
+    static void tile_##rows##_2(int64_t words, const struct block *a, const struct panels *b, float *c, int64_t c_stride, enum onto onto) \
     {                                                                                                                              \
-        run(rows, 2, words, a, b, c, c_stride, add);                                                                               \
+        run(rows, 2, words, a, b, c, c_stride, onto);                                                                               \
     }
 TILE(1) TILE(2) TILE(3) TILE(4)
 #if TILE_ROWS > 4
@@ -66,12 +69,12 @@ static tile_fn *const tiles[TILE_ROWS][TILE_VECTORS] = {
 #endif
 };
 
-void tile_run(int rows, int vectors, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add)
+void tile_run(int rows, int vectors, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, enum onto onto)
 {
-    tiles[rows - 1][vectors - 1](words, &a, &b, c, c_stride, add);
+    tiles[rows - 1][vectors - 1](words, &a, &b, c, c_stride, onto);
 }
 
-void tile_sweep(int rows, int64_t cols, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, bool add)
+void tile_sweep(int rows, int64_t cols, int64_t words, struct block a, struct panels b, float *c, int64_t c_stride, enum onto onto)
 {
-    for (int64_t n = 0; n < cols; n += TILE_COLS, b.at += b.next) tile_run(rows, (int)ceil_div(min64(cols - n, TILE_COLS), VL), words, a, b, c + n, c_stride, add);
+    for (int64_t n = 0; n < cols; n += TILE_COLS, b.at += b.next) tile_run(rows, (int)ceil_div(min64(cols - n, TILE_COLS), VL), words, a, b, c + n, c_stride, onto);
 }
