@@ -146,7 +146,7 @@ static inline vf vexp2(vf x)
     return vscale(vfma(p, f, vsplat(1)), bits, x, -126);
 }
 
-/* e^x, the same with a relative error of 4e-9 and its rounding, and no more than 2^126, so that 1 / (1 + e^x) is no denormal, which are slow. ln 2 is taken away in two parts, the first of so few bits
+/* e^x, the same with a relative error of 4e-9 and its rounding. It stays finite, 2^126, for large x. ln 2 is taken away in two parts, the first of so few bits
  * that its product is exact. */
 static inline vf vexp(vf x)
 {
@@ -180,9 +180,10 @@ static inline vf vlog(vf x)
     return vselect(x == x, y, x);
 }
 
+/* 1 / (1 + e^-x), but never below 2^-64: what it is multiplied with would end in the denormals, which are slow, and no sum could tell. */
 static inline vf vsigmoid(vf x)
 {
-    return 1.0f / (1.0f + vexp(-x));
+    return 1.0f / (1.0f + vexp(vselect(x < -64 * LN2, vsplat(64 * LN2), -x)));
 }
 
 /* bf16 in memory. Rounding is to nearest even, NaN stays NaN, as bf16_from_f32(). */
