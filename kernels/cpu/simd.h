@@ -210,7 +210,13 @@ static inline vf vround_bf16(vf x)
 
 static inline void vstore_bf16(bf16 *p, vf x)
 {
-    *(vh_mem *)p = __builtin_convertvector(vround_bf16_bits(x), vh);
+    vu u = vround_bf16_bits(x);
+
+#if VL == 8
+    *(vh_mem *)p = (vh)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)u), _mm256_extracti128_si256((__m256i)u, 1));
+#else
+    *(vh_mem *)p = __builtin_convertvector(u, vh);
+#endif
 }
 
 /* The lanes of a and b, alternating: the lower and the upper half of the result. */
