@@ -1,8 +1,9 @@
 #!/bin/bash
-# A run that is killed (SIGKILL) at random moments and started again gives the bytes of an uninterrupted one: adapter, moments and metrics.jsonl but for the times,
-# whatever the number of threads and the micro-batch size. On a tiny model, with dropout, shuffling, packing, accumulation and a short last window.
+# A run that is stopped and started again gives the bytes of an uninterrupted one: adapter, moments and metrics.jsonl but for the times, whatever the number of
+# threads and the micro-batch size; what may not change is refused. On a tiny model, with dropout, shuffling, packing, accumulation and a short last window.
+# Killed runs: tests/crash.
 set -u
-pawl=$1 root=$2 kills=${PAWL_KILLS:-10}
+pawl=$1 root=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export XDG_CACHE_HOME=$dir/cache
@@ -48,21 +49,12 @@ steps=$(wc -l <"$dir/whole/metrics.jsonl")
 run "$dir/other" --set micro_batch_size=5 --set threads=1 --set gradient_checkpointing=true || fail "another micro-batch size"
 same "$dir/other" "micro-batch 5, one thread, checkpointing"
 
-RANDOM=7
-for ((i = 0; i < kills; i++)); do
-    "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/killed" & # not by run: the signal is for pawl, not for a subshell
-    sleep "0.$((RANDOM % 6))$((RANDOM % 10))"
-    kill -9 $! 2>/dev/null && hit=$((${hit:-0} + 1))
-    wait $! 2>/dev/null
-done
-run "$dir/killed" || fail "the run after $kills kills"
-same "$dir/killed" "$kills kills"
-
 # SIGTERM: everything durable, exit 75, and on it goes.
 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/asked" &
-sleep 0.3
-kill -TERM $! 2>/dev/null
-wait $!
+asked=$!
+until [ -s "$dir/asked/metrics.jsonl" ]; do sleep 0.02; kill -0 $asked 2>/dev/null || fail "the run to be stopped ended by itself"; done
+kill -TERM $asked 2>/dev/null
+wait $asked
 rc=$?
 [ $rc = 75 ] || [ $rc = 0 ] || fail "SIGTERM: exit $rc, expected 75"
 run "$dir/asked" || fail "the run after SIGTERM"
@@ -77,4 +69,4 @@ grep -q 'learning_rate' "$dir/err" || fail "the refusal does not name learning_r
 printf '%s\n' '{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}' >>"$dir/train.jsonl"
 run "$dir/whole" 2>"$dir/err" && fail "changed data was taken"
 grep -q 'data' "$dir/err" || fail "the refusal does not name the data: $(cat "$dir/err")"
-echo "resume: $steps steps; ${hit:-0} of $kills kills hit a running process; adapter, moments and metrics equal"
+echo "resume: $steps steps; adapter, moments and metrics equal"
