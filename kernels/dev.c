@@ -128,6 +128,7 @@ enum pawl_status dev_open(struct dev **out, const char *device, enum dtype eleme
     if (!kind) return err_set(err, PAWL_EUSAGE, "device %s: expected auto, cpu, cuda, cuda:N or ref", device);
     struct dev *dev = xcalloc(1, sizeof *dev);
     dev->act = element;
+    dev->layer = -1;
     dev->threads = threads > 0 ? threads : cores();
     enum pawl_status st = kind->open(dev, device, err);
     if (st == PAWL_OK) *out = dev;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 struct ops;
+struct profile;
 
 /* The largest shapes that a run will ask for; a backend sizes its scratch by them. */
 struct dev_shapes {
@@ -26,6 +27,8 @@ struct dev {
     void *scratch;     /* ops->scratch_bytes(shapes) bytes, given by the owner through its size table before the first call */
     size_t scratch_bytes;
     void *state;       /* the backend's own, or NULL */
+    int layer;         /* whose work is given to the device now, -1: none's; only a profile looks at it */
+    struct profile *profile; /* NULL: ops are not measured */
     void (*close)(struct dev *dev); /* frees state; or NULL */
 };
 

@@ -49,6 +49,15 @@ steps=$(wc -l <"$dir/whole/metrics.jsonl")
 run "$dir/other" --set micro_batch_size=5 --set threads=1 --set gradient_checkpointing=true || fail "another micro-batch size"
 same "$dir/other" "micro-batch 5, one thread, checkpointing"
 
+# Measured step by step: the same bits; each op in the table, each layer, and a trace of balanced brackets.
+run "$dir/measured" --profile >"$dir/table" || fail "--profile"
+same "$dir/measured" "--profile"
+for word in linear linear_backward lora_grad attention_backward head_loss adamw 'between ops' outside; do
+    grep -q "^$word  " "$dir/table" || fail "--profile: no line for $word: $(cat "$dir/table")"
+done
+grep -q '"op": "linear", "calls": [0-9]*, "ms": [0-9.]*, "share": 0\.' "$dir/measured/profile.json" || fail "profile.json: $(head -c 600 "$dir/measured/profile.json")"
+[ "$(tr -cd '{' <"$dir/measured/trace.json" | wc -c)" = "$(tr -cd '}' <"$dir/measured/trace.json" | wc -c)" ] || fail "trace.json is no JSON"
+
 # SIGTERM: everything durable, exit 75, and on it goes.
 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/asked" &
 asked=$!

@@ -56,6 +56,7 @@ int cmd_train(int argc, char **argv)
         {"set", 0, CLI_LIST, &sets, "KEY=VALUE", "override a key; repeatable; datasets.0.path=F for nested ones", 0, 0},
         {"fresh", 0, CLI_FLAG, &run.fresh, NULL, "move the old run to output_dir/old-TIME and begin anew", 0, 0},
         {"accept-changes", 0, CLI_FLAG, &run.accept_changes, NULL, "go on although configuration, model or data changed since the checkpoint", 0, 0},
+        {"profile", 0, CLI_FLAG, &run.profile, NULL, "measure every op: prints time by op and layer, writes profile.json and trace.json (for chrome://tracing) to output_dir", 0, 0},
         {"check", 0, CLI_FLAG, &only_check, NULL, "only read the configuration: print it resolved, name files that are not here", 0, 0},
         {"help-keys", 0, CLI_FLAG, &help_keys, NULL, "describe every key of a configuration", 0, 0},
         {0},

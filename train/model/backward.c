@@ -133,6 +133,7 @@ void net_train(struct net *n, const struct micro *m, struct net_step step, float
     head_backward(&p, m, scale);
     ops->download(n->dev, loss, n->loss, (size_t)m->S * sizeof *loss);
     for (int l = s->layers - 1; l >= 0; l--) {
+        n->dev->layer = l;
         if (n->mode == NET_TRAIN_CHECKPOINTED) {
             struct layer_acts *a = &n->layers[l];
 
@@ -142,4 +143,5 @@ void net_train(struct net *n, const struct micro *m, struct net_step step, float
         backward_ffn(&p, tree, l);
         backward_attention(&p, tree, l);
     }
+    n->dev->layer = -1;
 }

@@ -232,7 +232,9 @@ void net_forward(const struct pass *p)
     ops->embed(n->dev, a[0].x, &n->model->embed, n->ids, p->lay.T);
     ops->rmsnorm(n->dev, n->norm, a[0].attn_rstd, a[0].x, n->model->layers[0].attn_norm, p->lay.T, s->C, s->norm_eps);
     for (int l = 0; l < s->layers; l++) {
+        n->dev->layer = l;
         net_layer(p, l);
+        n->dev->layer = l + 1 < s->layers ? l + 1 : -1;
         if (l + 1 < s->layers)
             ops->add_rmsnorm(n->dev, n->norm, a[l + 1].attn_rstd, a[l + 1].x, a[l].mid, n->sum, n->model->layers[l + 1].attn_norm, p->lay.T, s->C, s->norm_eps);
         else

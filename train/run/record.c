@@ -2,6 +2,7 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
+#include "kernels/profile.h"
 #include "train/run/journaling.h"
 
 #include <stdio.h>
@@ -96,4 +97,28 @@ void record_sample(struct trainer *t, const char *prompt, const char *text, size
     json_add_string(&b, text, len);
     record_event(t, "sample", b.data);
     buf_free(&b);
+}
+
+static void write_beside(struct trainer *t, const char *name, const struct buf *text)
+{
+    char *path = xasprintf("%s/%s", store_dir(t->store), name);
+    struct err err;
+
+    if (file_replace(store_sys(t->store), path, text->data, text->len, &err) != PAWL_OK) log_warn("the profile is not written: %s", err.text);
+    free(path);
+}
+
+void record_profile(struct trainer *t)
+{
+    struct buf table = {0}, json = {0}, calls = {0};
+
+    profile_table(t->profile, &table);
+    profile_json(t->profile, &json);
+    profile_trace(t->profile, &calls);
+    fwrite(table.data, 1, table.len, stdout);
+    write_beside(t, "profile.json", &json);
+    write_beside(t, "trace.json", &calls);
+    buf_free(&table);
+    buf_free(&json);
+    buf_free(&calls);
 }

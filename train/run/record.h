@@ -25,4 +25,7 @@ void record_evaluation(struct trainer *t, const struct evaluation *ev);
 /* An answer to one of sample_prompts. */
 void record_sample(struct trainer *t, const char *prompt, const char *text, size_t len);
 
+/* Where the time went: a table on stdout, profile.json and trace.json beside the metrics. */
+void record_profile(struct trainer *t);
+
 #endif

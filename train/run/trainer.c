@@ -2,6 +2,7 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
+#include "kernels/profile.h"
 #include "optim/clip.h"
 #include "train/config/locate.h"
 #include "train/run/base.h"
@@ -271,6 +272,7 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     bool due;
     enum pawl_status st;
 
+    profile_begin_step(t->profile);
     if ((st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err)) != PAWL_OK || (st = step_gradient(t, b, &r.grad_norm, err)) != PAWL_OK) return st;
     due = journaling_due(t);
     t->hash.step = due ? b->step : -1;
@@ -290,6 +292,7 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     record_step(t, &r);
     ledger_step(t);
     journaling_step(t, due);
+    profile_end_step(t->profile);
     if (t->cfg->loss_watchdog_threshold > 0 && t->at.watchdog >= t->cfg->loss_watchdog_patience)
         return err_set(err, PAWL_ENUMERIC, "step %lld: the loss was above loss_watchdog_threshold %g for %lld steps in a row (now %g)", (long long)t->at.step,
                        t->cfg->loss_watchdog_threshold, (long long)t->at.watchdog, r.loss);
@@ -470,6 +473,7 @@ static void trainer_close(struct trainer *t)
     chat_template_free(t->chat);
     tokenizer_close(t->tokenizer);
     model_close(t->model);
+    profile_close(t->profile);
     dev_close(t->dev);
     free(t->resumed_from);
     free(t->best);
@@ -490,6 +494,7 @@ enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt
         log_info("%s is finished: step %lld of %lld", cfg->output_dir, (long long)t.at.step, (long long)t.total_steps);
         goto done;
     }
+    if (opt->profile) t.profile = profile_open(t.dev);
     if ((st = loader_open(&t.loader, t.rows, t.at.step + 1, err)) != PAWL_OK) goto done;
     st = train_loop(&t, err);
     log_progress_end();
@@ -498,6 +503,7 @@ enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt
         journaling_now(&t, 1e9);
     }
     ledger_end(&t, st, err);
+    if (t.profile) record_profile(&t);
     if (st == PAWL_OK) log_info("done: the adapter is %s/adapter", cfg->output_dir);
 done:
     trainer_close(&t);

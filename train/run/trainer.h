@@ -21,6 +21,7 @@
 
 struct trainer_options {
     bool fresh;          /* move an old run aside and begin anew */
+    bool profile;        /* measure every op: a table on stdout, OUTPUT_DIR/profile.json and trace.json */
     bool accept_changes; /* resume although the configuration, data or model changed */
 };
 
@@ -65,6 +66,7 @@ struct trainer {
     struct jsonl *metrics, *events;
     struct journaling *journaling;
     struct ledger *ledger;
+    struct profile *profile;  /* NULL: not asked for */
     struct spot *spot;        /* NULL: nobody is asked */
     struct progress at;
     struct {
