@@ -49,7 +49,7 @@ static enum pawl_status check_record(const struct journal_slot *s, struct record
 
     if (s->map.size < JOURNAL_RECORD) return err_set(err, PAWL_EFORMAT, "%s: %zu bytes, a slot has at least %d: cut short or never finished", s->path, s->map.size, JOURNAL_RECORD);
     memcpy(r, s->map.data, sizeof *r);
-    if (memcmp(r->magic, MAGIC, sizeof r->magic) != 0) return err_set(err, PAWL_EFORMAT, "%s: holds no commit yet", s->path);
+    if (memcmp(r->magic, MAGIC, sizeof r->magic) != 0) return err_set(err, PAWL_EFORMAT, "%s: does not begin as a slot does: never written, or damaged", s->path);
     if (r->state_bytes > JOURNAL_RECORD - sizeof *r || record_crc(*r, state) != r->crc)
         return err_set(err, PAWL_EFORMAT, "%s: its record does not verify: torn or damaged", s->path);
     if (r->version > JOURNAL_FORMAT_VERSION)

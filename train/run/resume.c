@@ -58,8 +58,8 @@ enum pawl_status resume_find(struct resume *r, const char *run_dir, struct err *
         const struct journal_slot *s = &r->slots.items[i];
 
         damaged += s->why.status != PAWL_OK && !s->blank;
-        /* A slot that was being overwritten is no loss: the other one is newer. */
-        if (s->why.status != PAWL_OK && journal_order(s->at, r->at) > 0) log_warn(JOURNAL_DIR "/%s is not used: %s", base_name(s->path), s->why.text);
+        /* A slot whose data was being overwritten is no loss: the other one is newer. Where the record can't be read nobody knows what is lost. */
+        if (s->why.status != PAWL_OK && !s->blank && (!s->at.generation || journal_order(s->at, r->at) > 0)) log_warn(JOURNAL_DIR "/%s is not used: %s", base_name(s->path), s->why.text);
     }
     /* A single slot whose first commit was cut off never counted. */
     if (!r->state && (skipped || damaged > 1))
