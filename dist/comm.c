@@ -1,0 +1,122 @@
+#include "dist/comm.h"
+
+#include "dist/control.h"
+#include "dist/transport.h"
+#include "kernels/base/mem.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* --- one rank: nobody to talk to */
+
+static enum pawl_status single_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+{
+    return PAWL_OK;
+}
+
+static void single_close(struct comm *c, enum pawl_status st) {}
+
+static const struct comm_ops single_ops = {"single", single_exchange, single_close};
+
+/* --- any number */
+
+enum pawl_status comm_open(struct comm **out, const struct ranks *r, const char *version, double timeout, struct err *err)
+{
+    struct comm *c = xcalloc(1, sizeof *c);
+    enum pawl_status st = PAWL_OK;
+
+    *c = (struct comm){.ops = &single_ops, .rank = r->rank, .size = r->size, .pieces = xcalloc((size_t)r->size * 2, sizeof *c->pieces)};
+    if (r->size > 1) st = tcp_open(c, r, version, timeout, err);
+    if (st == PAWL_OK) {
+        *out = c;
+    } else {
+        free(c->pieces);
+        free(c);
+    }
+    return st;
+}
+
+void comm_close(struct comm *c, enum pawl_status st, const char *why)
+{
+    if (!c) return;
+    if (c->control) control_leave(c->control, st, why);
+    c->ops->close(c, st);
+    control_close(c->control);
+    free(c->pieces);
+    free(c);
+}
+
+enum pawl_status comm_check(struct comm *c, struct err *err)
+{
+    return c->control ? control_check(c->control, err) : PAWL_OK;
+}
+
+static double seconds_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+{
+    double begin = seconds_now();
+    enum pawl_status st = comm_check(c, err);
+
+    if (st == PAWL_OK) st = c->ops->exchange(c, send, nsend, recv, nrecv, err);
+    for (int i = 0; i < nsend; i++) c->sent += send[i].bytes;
+    c->seconds += seconds_now() - begin;
+    return st;
+}
+
+/* Adds a piece unless it is empty or the rank's own. */
+static int add_piece(const struct comm *c, struct comm_piece *list, int n, int peer, void *data, size_t bytes)
+{
+    if (peer == c->rank || !bytes) return n;
+    list[n] = (struct comm_piece){peer, data, bytes};
+    return n + 1;
+}
+
+enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err)
+{
+    struct comm_piece *send = c->pieces, *recv = c->pieces + c->size;
+    int nsend = 0, nrecv = 0;
+
+    for (int k = 0; k < c->size; k++) {
+        nsend = add_piece(c, send, nsend, k, (char *)data + offset[c->rank], offset[c->rank + 1] - offset[c->rank]);
+        nrecv = add_piece(c, recv, nrecv, k, (char *)data + offset[k], offset[k + 1] - offset[k]);
+    }
+    return comm_exchange(c, send, nsend, recv, nrecv, err);
+}
+
+/* One piece between rank 0 and each of the others. */
+static enum pawl_status star(struct comm *c, void *whole, void *mine, const size_t *offset, bool outwards, struct err *err)
+{
+    struct comm_piece *list = c->pieces;
+    bool sends = outwards == (c->rank == 0);
+    int n = 0;
+
+    if (c->rank) n = add_piece(c, list, 0, 0, mine, offset[c->rank + 1] - offset[c->rank]);
+    for (int k = 1; k < c->size && !c->rank; k++) n = add_piece(c, list, n, k, (char *)whole + offset[k], offset[k + 1] - offset[k]);
+    return comm_exchange(c, list, sends ? n : 0, list, sends ? 0 : n, err);
+}
+
+enum pawl_status comm_gather(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err)
+{
+    return star(c, whole, mine, offset, false, err);
+}
+
+enum pawl_status comm_scatter(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err)
+{
+    return star(c, whole, mine, offset, true, err);
+}
+
+enum pawl_status comm_broadcast(struct comm *c, void *data, size_t bytes, struct err *err)
+{
+    struct comm_piece *list = c->pieces;
+    int n = c->rank ? add_piece(c, list, 0, 0, data, bytes) : 0;
+
+    for (int k = 1; k < c->size && !c->rank; k++) n = add_piece(c, list, n, k, data, bytes);
+    return comm_exchange(c, list, c->rank ? 0 : n, list, c->rank ? n : 0, err);
+}

@@ -1,0 +1,63 @@
+/* Ranks that train together: bulk data between them, over one of several transports.
+ *
+ * All ranks call the same functions in the same order. A call returns when its data has arrived, or with PAWL_ESTOPPED as soon as another rank is known to be gone (its
+ * socket closed, or silent for `timeout` seconds, whatever the transport does), or with the status that another rank gave when it left (comm_close). After a failure every
+ * further call fails with the same text, nothing that was received counts, and the process is expected to end: where it does not, it is ended with exit code 75
+ * half a second after the time-out, so that no rank ever hangs.
+ *
+ * One thread at a time. Addresses are the host's; nothing is allocated in a call. */
+#ifndef PAWL_DIST_COMM_H
+#define PAWL_DIST_COMM_H
+
+#include "dist/ranks.h"
+#include "kernels/base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A run of bytes that goes to a peer, or comes from it. */
+struct comm_piece {
+    int peer; /* another rank */
+    void *data;
+    size_t bytes;
+};
+
+struct comm;
+
+/* A transport. */
+struct comm_ops {
+    const char *name;
+    /* Sends and receives at once. What rank a sends to rank b must be what b receives from a: as many pieces of the same sizes in the same order. Pieces don't overlap. */
+    enum pawl_status (*exchange)(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
+    void (*close)(struct comm *c, enum pawl_status st);
+};
+
+struct comm {
+    const struct comm_ops *ops;
+    int rank, size;
+    struct control *control; /* NULL with one rank */
+    void *state;             /* the transport's */
+    struct comm_piece *pieces; /* (2 size) of the functions below */
+    uint64_t sent;           /* bytes that this rank has sent */
+    double seconds;          /* spent in exchanges, waiting for slower ranks included */
+};
+
+/* Meets the other ranks. version: a text that must be the same everywhere. PAWL_ESTOPPED names the ranks that did not show up within `timeout` seconds; PAWL_EIO where
+ * the port is in use; PAWL_EINVAL where a host does not resolve, or the ranks are of different programs. */
+enum pawl_status comm_open(struct comm **out, const struct ranks *r, const char *version, double timeout, struct err *err);
+/* st: PAWL_OK at the agreed end of a run; else the others end with the same status and this text. NULL is allowed. Without this call the others see a death. */
+void comm_close(struct comm *c, enum pawl_status st, const char *why);
+
+/* Whether another rank is known to be gone: PAWL_OK or what a call would return. Does not communicate. */
+enum pawl_status comm_check(struct comm *c, struct err *err);
+
+enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
+/* Bytes [offset[k], offset[k + 1]) of data are rank k's on entry and everybody's on return. offset (size + 1). */
+enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err);
+/* The same bytes of rank k only reach rank 0. What the others hold outside their own part does not matter: `mine` is that part; whole is rank 0's, its own part in place. */
+enum pawl_status comm_gather(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err);
+/* The other way round: rank 0's whole is dealt out; rank k's part arrives in mine. Rank 0 keeps its part where it is. */
+enum pawl_status comm_scatter(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err);
+enum pawl_status comm_broadcast(struct comm *c, void *data, size_t bytes, struct err *err); /* from rank 0 */
+
+#endif

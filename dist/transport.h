@@ -1,0 +1,12 @@
+/* The transports behind comm.h. Private to dist. */
+#ifndef PAWL_DIST_TRANSPORT_H
+#define PAWL_DIST_TRANSPORT_H
+
+#include "dist/comm.h"
+
+/* Each meets the other ranks and fills ops, control and state of c. Errors: comm_open's. */
+
+/* A connection between any two ranks: needs nothing but a network, so it is what --ranks, torchrun and Slurm use. */
+enum pawl_status tcp_open(struct comm *c, const struct ranks *r, const char *version, double timeout, struct err *err);
+
+#endif
