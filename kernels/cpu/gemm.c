@@ -97,6 +97,20 @@ static void prefetch_rows(const struct pass *pass, int64_t m0, int64_t m1, int64
     }
 }
 
+/* Asks for share i of n of the activations of columns [n0, n1), each row of which lies elsewhere, so that no prefetcher of the hardware sees them coming. */
+static void prefetch_columns(const struct pass *pass, int64_t n0, int64_t n1, int64_t i, int64_t n)
+{
+    for (int j = 0; j < pass->pieces && n0 < n1; j++) {
+        const struct piece *p = &pass->piece[j];
+        const struct matrix *b = &p->term->b;
+        int64_t depth = p->s1 - p->s0;
+
+        if (p->term->b_along != COLS || !b->x) continue;
+        for (int64_t s = p->s0 + share(depth, n, i); s < p->s0 + share(depth, n, i + 1); s++)
+            for (const char *at = (const char *)(b->x + s * b->stride + n0), *end = (const char *)(b->x + s * b->stride + n1); at < end; at += 64) __builtin_prefetch(at, 0, 2);
+    }
+}
+
 /* Asks for the lines of y that a tile will be written to. */
 static inline void prefetch_tile(const struct gemm *g, int rows, int64_t m0, int64_t n0)
 {
@@ -205,6 +219,7 @@ static void run_columns(const struct part *w, const struct pass *pass, bool firs
             int64_t r0 = share(m1 - m0, blocks, b), r1 = share(m1 - m0, blocks, b + 1);
             float *c = w->partial ? w->partial + (n - n0) * (m1 - m0) + r0 * TILE_COLS : w->tile;
 
+            prefetch_columns(pass, min64(n1, n - panel * TILE_COLS + some), min64(n1, n - panel * TILE_COLS + 2 * some), panel * blocks + b, some / TILE_COLS * blocks);
             run_pass(w, pass, w->block + r0 * w->block_stride, w->panels + panel * w->panel_stride, c, !first, (int)(r1 - r0), (int)ceil_div(end - n, VL), m0 + r0, n);
             if (last) store_tile(w->g, c, (int)(r1 - r0), m0 + r0, n, end);
         }
