@@ -17,9 +17,16 @@
 
 /* --- the manifest */
 
-void ckpt_manifest_text(struct buf *out, const char *run_id, uint64_t generation, int64_t step, const struct ckpt_file *files, size_t n, const char *state)
+void manifest_seal(struct buf *out, size_t start)
 {
     struct file_sum sum = {0};
+
+    file_sum_add(&sum, out->data + start, out->len - start);
+    buf_addf(out, TAIL_FORMAT, sum.crc);
+}
+
+void ckpt_manifest_text(struct buf *out, const char *run_id, uint64_t generation, int64_t step, const struct ckpt_file *files, size_t n, const char *state)
+{
     size_t start = out->len;
 
     buf_addf(out, "{\n \"format_version\": %d,\n \"run_id\": \"%s\",\n \"generation\": %llu,\n \"step\": %lld,\n \"files\": [", CKPT_FORMAT_VERSION, run_id,
@@ -30,11 +37,10 @@ void ckpt_manifest_text(struct buf *out, const char *run_id, uint64_t generation
         buf_addf(out, ", \"bytes\": %llu, \"crc32\": \"%08x\"}", (unsigned long long)files[i].sum.bytes, files[i].sum.crc);
     }
     buf_addf(out, "\n ],\n \"state\": %s", state);
-    file_sum_add(&sum, out->data + start, out->len - start);
-    buf_addf(out, TAIL_FORMAT, sum.crc);
+    manifest_seal(out, start);
 }
 
-static enum pawl_status check_tail(const char *path, const struct buf *text, struct err *err)
+enum pawl_status manifest_check(const char *path, const struct buf *text, struct err *err)
 {
     struct file_sum sum = {0};
     char tail[TAIL_BYTES + 1];
@@ -121,7 +127,7 @@ struct ckpt *ckpt_read(const char *dir)
         err_set(&c->why, PAWL_EFORMAT, "%s: has no " CKPT_MANIFEST ": not a checkpoint of pawl, or not finished", dir);
         goto done;
     }
-    if (file_read_all(&text, path, MAX_MANIFEST_BYTES, &c->why) != PAWL_OK || check_tail(path, &text, &c->why) != PAWL_OK) goto done;
+    if (file_read_all(&text, path, MAX_MANIFEST_BYTES, &c->why) != PAWL_OK || manifest_check(path, &text, &c->why) != PAWL_OK) goto done;
     if (json_parse(&c->json, text.data, text.len, &c->why) != PAWL_OK) {
         err_prefix(&c->why, "%s", path);
         goto done;

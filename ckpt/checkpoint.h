@@ -58,6 +58,10 @@ void ckpt_list_free(struct ckpt_list *l);
  * NULL). One of a newer format version is refused: PAWL_EFORMAT, since going on from an older one would lose its work without a word. */
 enum pawl_status ckpt_newest(struct ckpt **out, size_t *skipped, const char *run_dir, struct err *err);
 
+/* Ends a JSON object that was begun at out->data + start, its closing brace left out, by the CRC32 of what was written of it; path: for messages of the check. */
+void manifest_seal(struct buf *out, size_t start);
+enum pawl_status manifest_check(const char *path, const struct buf *text, struct err *err);
+
 /* Adds the text of a manifest. state is one JSON object. */
 void ckpt_manifest_text(struct buf *out, const char *run_id, uint64_t generation, int64_t step, const struct ckpt_file *files, size_t n, const char *state);
 

@@ -178,6 +178,8 @@ struct journal {
     bool with_data;       /* a commit; else only lines */
     char *state;
     struct timespec handed;
+    int durable, held;    /* K of the file of the newest durable commit, and of the one that is held; -1: none */
+    bool replaced;        /* the held one is no slot any more: it goes when it is released */
     struct journal_status status;
 };
 
@@ -280,16 +282,35 @@ static uint64_t bytes_of(const struct journal_part *parts, int n, const char *st
     return sum;
 }
 
+/* The file whose turn it is, or a new one in its place where it is held (J5). */
+static struct slot *next_slot(struct journal *j)
+{
+    struct slot *s = &j->slot[j->next];
+    bool held;
+
+    pthread_mutex_lock(&j->lock);
+    if ((held = s->number == j->held)) j->replaced = true;
+    pthread_mutex_unlock(&j->lock);
+    if (!held) return s;
+    if (s->fd >= 0) j->sys->close(s->fd);
+    *s = (struct slot){.number = ++j->last_number, .fd = -1};
+    return s;
+}
+
 /* Text, then data, then record. By whoever owns the slots at the moment. */
 static enum pawl_status write_commit(struct journal *j, struct journal_at at, const struct journal_part *parts, int n, const char *state, struct err *err)
 {
-    struct slot *s = &j->slot[j->next];
     enum pawl_status st = write_lines(j, err);
+    struct slot *s;
 
     if (st != PAWL_OK) return st;
-    if ((st = write_slot(j, s, at, parts, n, state, err)) != PAWL_OK) give_up(j, s);
-    else j->next = !j->next;
-    return st;
+    s = next_slot(j);
+    if ((st = write_slot(j, s, at, parts, n, state, err)) != PAWL_OK) {
+        give_up(j, s);
+        return st;
+    }
+    j->next = !j->next;
+    return PAWL_OK;
 }
 
 /* With the lock held. */
@@ -307,6 +328,7 @@ static void note_commit(struct journal *j, enum pawl_status st, struct journal_a
 {
     j->status.seconds = seconds;
     if (st != PAWL_OK) return;
+    j->durable = j->slot[!j->next].number; /* the one that was just written */
     j->status.durable = at;
     j->status.durable_at = handed;
     j->status.commits++;
@@ -382,7 +404,7 @@ enum pawl_status journal_open(struct journal **out, const struct fsys *sys, cons
     pthread_condattr_t monotonic;
     enum pawl_status st;
 
-    *j = (struct journal){.sys = sys, .dir = xstrdup(dir), .text = text, .staging = staging, .capacity = capacity, .slot = {{0, -1}, {1, -1}}};
+    *j = (struct journal){.sys = sys, .dir = xstrdup(dir), .text = text, .staging = staging, .capacity = capacity, .slot = {{0, -1}, {1, -1}}, .durable = -1, .held = -1};
     j->status.durable.step = -1;
     if ((st = dir_make(sys, dir, err)) != PAWL_OK || (st = choose_slots(j, keep, err)) != PAWL_OK) goto failed;
     pthread_mutex_init(&j->lock, NULL);
@@ -524,4 +546,33 @@ struct journal_status journal_status(struct journal *j)
     s.waiting = j->lines.len + (s.busy ? 1 : j->unwritten.len);
     pthread_mutex_unlock(&j->lock);
     return s;
+}
+
+bool journal_hold(struct journal *j, char **path, struct journal_at *at, struct timespec *handed)
+{
+    bool is_there;
+
+    pthread_mutex_lock(&j->lock);
+    assert(j->held < 0);
+    if ((is_there = j->durable >= 0)) {
+        j->held = j->durable;
+        j->replaced = false;
+        *path = slot_path(j, j->held);
+        *at = j->status.durable;
+        *handed = j->status.durable_at;
+    }
+    pthread_mutex_unlock(&j->lock);
+    return is_there;
+}
+
+void journal_release(struct journal *j)
+{
+    char *path = NULL;
+
+    pthread_mutex_lock(&j->lock);
+    if (j->held >= 0 && j->replaced) path = slot_path(j, j->held);
+    j->held = -1;
+    pthread_mutex_unlock(&j->lock);
+    if (path) file_remove_tree(j->sys, path, NULL);
+    free(path);
 }

@@ -4,8 +4,9 @@
  * J2  A slot is overwritten only while another one holds the newest durable commit.
  * J3  The text that goes with a commit (lines of metrics.jsonl) is durable before it.
  * J4  A file whose sync failed is never synced again: it is given up, and the next commit goes to a new file.
+ * J5  A slot that is held is not overwritten either: a new file takes its turn, and the old one goes when it is released.
  *
- *   DIR/slot-K: record (JOURNAL_RECORD bytes reserved), then data.  DIR/slot-0 and DIR/slot-1 unless J4 asked for a higher K.
+ *   DIR/slot-K: record (JOURNAL_RECORD bytes reserved), then data.  DIR/slot-0 and DIR/slot-1 unless J4 or J5 asked for a higher K.
  *   record: magic, format version, CRC32 of the record, generation, step, row, lengths of the parts of the data, their hash64; then the state, one JSON object.
  *   A 64-bit hash and no CRC: it is read at memory speed, and every step of it is a bijection, so that one changed word never goes unseen.
  *
@@ -100,5 +101,10 @@ bool journal_wait(struct journal *j, double seconds);
 enum pawl_status journal_commit_now(struct journal *j, struct journal_at at, const struct journal_part *parts, int n, const char *state, struct err *err);
 
 struct journal_status journal_status(struct journal *j);
+
+/* For whoever copies a commit elsewhere: the file of this process's newest durable one is not written again until journal_release; later commits go to others. *path is to be
+ * freed. False while there is none. One at a time, from any thread. */
+bool journal_hold(struct journal *j, char **path, struct journal_at *at, struct timespec *handed);
+void journal_release(struct journal *j);
 
 #endif

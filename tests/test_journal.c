@@ -228,6 +228,44 @@ static void an_emergency_save_is_newer_than_its_step(void **state)
     journal_slots_free(&s);
 }
 
+static void a_commit_that_is_held_stays_while_others_come(void **state)
+{
+    struct run r;
+    struct journal_slots s;
+    struct journal_at at;
+    struct timespec handed;
+    struct buf before = {0}, after = {0};
+    char *path;
+
+    start(&r, NULL);
+    assert_false(journal_hold(r.journal, &path, &at, &handed)); /* nothing is committed yet */
+    assert_true(commit(&r, 1) && commit(&r, 2));
+    assert_true(journal_hold(r.journal, &path, &at, &handed));
+    assert_int_equal(at.step, 2);
+    assert_int_equal(file_read_all(&before, path, 1 << 24, NULL), PAWL_OK);
+    for (int step = 3; step <= 7; step++) assert_true(commit(&r, step));
+    assert_int_equal(file_read_all(&after, path, 1 << 24, NULL), PAWL_OK);
+    assert_int_equal(before.len, after.len);
+    assert_memory_equal(before.data, after.data, before.len);
+    assert_int_equal(newest(), 7);
+    journal_release(r.journal);
+    assert_false(file_exists(path)); /* another one took its place */
+    free(path);
+    assert_true(journal_hold(r.journal, &path, &at, &handed));
+    assert_int_equal(at.step, 7);
+    journal_release(r.journal);
+    assert_true(file_exists(path)); /* nothing came meanwhile: it is a slot as before */
+    assert_true(commit(&r, 8) && commit(&r, 9));
+    end(&r);
+    assert_int_equal(newest(), 9);
+    assert_int_equal(journal_read(&s, DIR_NAME, NULL), PAWL_OK);
+    assert_int_equal(s.n, 2);
+    journal_slots_free(&s);
+    buf_free(&before);
+    buf_free(&after);
+    free(path);
+}
+
 static void any_system_call_of_a_commit_may_fail(void **state)
 {
     static const struct {
@@ -343,6 +381,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_last_two_steps_are_there_and_each_line_once, fresh),
         cmocka_unit_test_setup(an_emergency_save_is_newer_than_its_step, fresh),
+        cmocka_unit_test_setup(a_commit_that_is_held_stays_while_others_come, fresh),
         cmocka_unit_test_setup(any_system_call_of_a_commit_may_fail, fresh),
         cmocka_unit_test_setup(no_power_cut_takes_back_what_was_acknowledged, fresh),
     };

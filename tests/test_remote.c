@@ -1,0 +1,402 @@
+/* The remote against a program that plays rclone: every call failing in turn, take-overs at every moment, damage, time. */
+#include "ckpt/remote.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PLACE "scratch_remote"
+#define ROOT "fake:bucket/run"
+#define STORE PLACE "/store/bucket/run"
+#define FAKE PAWL_TESTS "/fake_rclone.sh"
+#define SCRATCH PLACE "/tmp-up"
+#define RUN "0123456789abcdef"
+
+static void shell(const char *command)
+{
+    assert_int_equal(system(command), 0);
+}
+
+static int setup(void **state)
+{
+    shell("rm -rf " PLACE " && mkdir -p " PLACE "/store " PLACE "/run/checkpoint-5");
+    setenv("FAKE_RCLONE", PLACE, 1);
+    return 0;
+}
+
+static void put(const char *name, const char *text)
+{
+    char *path = xasprintf(PLACE "/%s", name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    free(path);
+}
+
+static int calls(void)
+{
+    struct buf text = {0};
+    int n = 0;
+
+    if (file_exists(PLACE "/calls")) file_read_all(&text, PLACE "/calls", 1 << 24, NULL);
+    for (size_t i = 0; i < text.len; i++) n += text.data[i] == '\n';
+    buf_free(&text);
+    return n;
+}
+
+/* What happens to the n-th call from here. */
+static void rule(int n, const char *what)
+{
+    char *text = xasprintf("%d %s\n", calls() + n, what);
+
+    put("rule", text);
+    free(text);
+}
+
+static struct remote *open_at(uint64_t generation)
+{
+    struct remote *r;
+    struct err err;
+
+    if (remote_open(&r, ROOT, FAKE, &err) != PAWL_OK) fail_msg("%s", err.text);
+    if (generation && remote_claim(r, RUN, generation, SCRATCH, &err) != PAWL_OK) fail_msg("%s", err.text);
+    return r;
+}
+
+static const struct remote_source sources[] = {
+    {"checkpoint-5/weights", PLACE "/run/checkpoint-5/weights", false, false},
+    {"journal/slot", PLACE "/run/slot", false, false},
+    {"metrics.jsonl", PLACE "/run/metrics.jsonl", true, false},
+};
+
+static void files_of_step(int step)
+{
+    char *slot = xasprintf("the state of step %d\n", step);
+    struct buf metrics = {0};
+
+    put("run/checkpoint-5/weights", "weights of step five, the same in every state");
+    put("run/slot", slot);
+    for (int i = 1; i <= step; i++) buf_addf(&metrics, "{\"step\":%d}\n", i);
+    buf_adds(&metrics, "{\"step\": cut of");
+    put("run/metrics.jsonl", metrics.data);
+    buf_free(&metrics);
+    free(slot);
+}
+
+static enum pawl_status publish(struct remote *r, uint64_t generation, int step, struct remote_published *done, struct err *err)
+{
+    struct remote_published ignored;
+
+    files_of_step(step);
+    return remote_publish(r, (struct journal_at){generation, step, 0}, "journal/slot", "{\"tokens\": 7}", sources, 3, SCRATCH, done ? done : &ignored, err);
+}
+
+/* The newest state that a stranger finds whole; its step, or -1. */
+static int64_t newest(void)
+{
+    struct remote *r = open_at(0);
+    struct remote_index x;
+    struct err err;
+    int64_t step = -1;
+
+    if (remote_look(r, &x, &err) != PAWL_OK) fail_msg("%s", err.text);
+    for (size_t i = 0; i < x.n && step < 0; i++) {
+        struct remote_state *s;
+        size_t bad = 1;
+
+        if (x.items[i].claim) continue;
+        assert_int_equal(remote_read(r, x.items[i].name, &s, &err), PAWL_OK);
+        shell("rm -rf " PLACE "/got && mkdir " PLACE "/got");
+        if (s->why.status == PAWL_OK && remote_fetch(r, s, PLACE "/got", NULL, NULL, &bad, &err) == PAWL_OK && !bad) step = s->at.step;
+        remote_state_free(s);
+    }
+    remote_index_free(&x);
+    remote_close(r);
+    return step;
+}
+
+static void assert_text(const char *path, const char *expected)
+{
+    struct buf text = {0};
+
+    assert_int_equal(file_read_all(&text, path, 1 << 20, NULL), PAWL_OK);
+    assert_string_equal(text.data, expected);
+    buf_free(&text);
+}
+
+static void what_is_published_comes_back(void **state)
+{
+    struct remote *r = open_at(3);
+    struct remote_published first, second;
+    struct err err;
+
+    if (publish(r, 3, 5, &first, &err) != PAWL_OK) fail_msg("%s", err.text);
+    assert_int_equal(newest(), 5);
+    assert_text(PLACE "/got/checkpoint-5/weights", "weights of step five, the same in every state");
+    assert_text(PLACE "/got/journal/slot", "the state of step 5\n");
+    assert_text(PLACE "/got/metrics.jsonl", "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n{\"step\":5}\n");
+
+    if (publish(r, 3, 6, &second, &err) != PAWL_OK) fail_msg("%s", err.text);
+    assert_int_equal(newest(), 6);
+    assert_int_equal(first.bytes - strlen("weights of step five, the same in every state") + strlen("{\"step\":6}\n"), second.bytes); /* the weights are there */
+    assert_false(file_exists(SCRATCH));
+    remote_close(r);
+}
+
+static void a_long_record_grows_by_what_was_added(void **state)
+{
+    struct remote *r = open_at(3);
+    struct remote_source metrics = {"metrics.jsonl", PLACE "/run/metrics.jsonl", true, false};
+    struct remote_published done;
+    struct buf line = {0};
+    struct err err;
+
+    for (int i = 0; i < 1500; i++) buf_addc(&line, 'x');
+    buf_addc(&line, '\n');
+    for (int i = 0; i < 4; i++) {
+        FILE *f = fopen(metrics.path, i ? "a" : "w");
+
+        for (int k = 0; k < 400; k++) fputs(line.data, f);
+        fclose(f);
+        if (remote_publish(r, (struct journal_at){3, i, 0}, "", "{}", &metrics, 1, SCRATCH, &done, &err) != PAWL_OK) fail_msg("%s", err.text);
+        /* 600 KB are uploaded again with the next 600, and are a part then. */
+        assert_int_equal(done.bytes, (i % 2 ? 800 : 400) * line.len);
+    }
+    assert_int_equal(newest(), 3);
+    shell("cmp " PLACE "/got/metrics.jsonl " PLACE "/run/metrics.jsonl");
+    buf_free(&line);
+    remote_close(r);
+}
+
+static void two_states_stay_and_nothing_else(void **state)
+{
+    struct remote *r = open_at(3);
+    struct err err;
+
+    for (int step = 5; step < 10; step++)
+        if (publish(r, 3, step, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+    shell("test $(ls " STORE "/index | grep -c manifest) = 2");
+    shell("test $(find " STORE "/objects -type f | wc -l) = 5"); /* the weights, two slots, two records */
+    shell("rm $(ls " STORE "/index/*.manifest | tail -1)");
+    assert_int_equal(newest(), 8);
+    remote_close(r);
+}
+
+/* Whatever call of an upload fails, before or after it has done its work: the state before stands or the new one does, and the next upload succeeds. */
+static void every_call_failing_in_turn(void **state)
+{
+    static const char *const how[] = {"fail", "late", "die"};
+    struct remote *r = open_at(3);
+    struct err err = {0};
+    int faults = 0, step = 5;
+
+    if (publish(r, 3, step, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+    for (int h = 0; h < 3; h++)
+        for (int n = 1, hit = 1; hit; n++) {
+            int before = calls();
+            enum pawl_status st;
+
+            rule(n, how[h]);
+            st = publish(r, 3, ++step, NULL, &err);
+            hit = calls() - before >= n;
+            unlink(PLACE "/rule");
+            faults += hit;
+            if (st == PAWL_OK) {
+                assert_int_equal(newest(), step);
+                continue; /* an old state could not be deleted, or no call was left */
+            }
+            assert_int_equal(st, PAWL_EIO);
+            assert_true(newest() >= step - 1);
+            if (h != 2) assert_non_null(strstr(err.text, "the store is on fire"));
+            if (publish(r, 3, ++step, NULL, &err) != PAWL_OK) fail_msg("after %s of call %d: %s", how[h], n, err.text);
+            assert_int_equal(newest(), step);
+        }
+    assert_true(faults >= 15);
+    shell("test $(ls " STORE "/index | grep -c manifest) = 2");
+    printf("remote: %d faults\n", faults);
+    remote_close(r);
+}
+
+/* Another machine begins at any moment of an upload: this one ends, and what it left is older than what the other one will write. */
+static void a_take_over_at_any_moment_stops_the_first(void **state)
+{
+    const char *claim = "run echo 'host other pid 9' >" STORE "/index/g0000000004-" RUN "-00000000.claim";
+    struct err err;
+
+    for (int n = 1;; n++) {
+        struct remote *r;
+        int before;
+        enum pawl_status st;
+
+        setup(NULL);
+        r = open_at(3);
+        if (publish(r, 3, 5, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+        before = calls();
+        rule(n, claim);
+        st = publish(r, 3, 6, NULL, &err);
+        if (calls() - before < n || st == PAWL_OK) { /* it came after the last look */
+            assert_true(n > 4);
+            if (calls() - before >= n) assert_int_equal(publish(r, 3, 7, NULL, &err), PAWL_ELOCKED);
+            remote_close(r);
+            break;
+        }
+        assert_int_equal(st, PAWL_ELOCKED);
+        assert_non_null(strstr(err.text, "host other pid 9"));
+        assert_non_null(strstr(err.text, "generation 4"));
+        assert_true(newest() >= 5);
+        remote_close(r);
+    }
+}
+
+static void of_two_that_begin_at_once_one_stays(void **state)
+{
+    struct remote *a = open_at(3), *b;
+    struct err err;
+    enum pawl_status first, second;
+
+    assert_int_equal(remote_open(&b, ROOT, FAKE, &err), PAWL_OK);
+    second = remote_claim(b, RUN, 3, SCRATCH, &err);
+    first = publish(a, 3, 5, NULL, &err);
+    assert_true((first == PAWL_ELOCKED) != (second == PAWL_ELOCKED));
+    remote_close(a);
+    remote_close(b);
+}
+
+static void a_generation_below_the_remotes_is_refused(void **state)
+{
+    struct remote *a = open_at(9), *b;
+    struct err err;
+
+    assert_int_equal(remote_open(&b, ROOT, FAKE, &err), PAWL_OK);
+    assert_int_equal(remote_claim(b, RUN, 8, SCRATCH, &err), PAWL_ELOCKED);
+    remote_close(a);
+    remote_close(b);
+}
+
+static void damage_is_found(void **state)
+{
+    static const char *const how[] = {
+        "f=$(ls " STORE "/objects/*/*/*-slot | tail -1); printf X | dd of=$f bs=1 seek=3 conv=notrunc status=none", /* a byte of the state */
+        "f=$(ls " STORE "/objects/*/*/*-slot | tail -1); truncate -s 4 $f",
+        "rm $(ls " STORE "/objects/*/*/*-slot | tail -1)",
+        "f=$(ls " STORE "/index/*.manifest | tail -1); printf X | dd of=$f bs=1 seek=60 conv=notrunc status=none",
+        "f=$(ls " STORE "/index/*.manifest | tail -1); truncate -s 100 $f",
+        "f=$(ls " STORE "/index/*.manifest | tail -1); : >$f",
+    };
+    struct err err;
+
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct remote *r;
+
+        setup(NULL);
+        r = open_at(3);
+        for (int step = 5; step < 8; step++)
+            if (publish(r, 3, step, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+        shell(how[i]);
+        assert_int_equal(newest(), 6);
+        remote_close(r);
+    }
+}
+
+static void a_listing_shows_what_is_missing(void **state)
+{
+    struct remote *r = open_at(3);
+    struct remote_index x;
+    struct remote_state *s;
+    struct err err;
+
+    if (publish(r, 3, 5, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+    shell("truncate -s 4 " STORE "/objects/*/*/*-slot");
+    assert_int_equal(remote_look(r, &x, &err), PAWL_OK);
+    assert_false(x.items[0].claim);
+    assert_int_equal(remote_read(r, x.items[0].name, &s, &err), PAWL_OK);
+    assert_int_equal(remote_check(r, &s, 1, &err), PAWL_OK);
+    assert_int_equal(s->why.status, PAWL_EFORMAT);
+    assert_non_null(strstr(s->why.text, "journal/slot"));
+    remote_state_free(s);
+    remote_index_free(&x);
+    remote_close(r);
+}
+
+static void pruning_keeps_the_newest_of_each_run(void **state)
+{
+    struct remote *r = open_at(3);
+    struct err err;
+    size_t removed;
+
+    for (int step = 5; step < 8; step++)
+        if (publish(r, 3, step, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+    if (remote_prune(r, 1, true, SCRATCH, &removed, &err) != PAWL_OK) fail_msg("%s", err.text);
+    assert_int_equal(removed, 1);
+    shell("test $(ls " STORE "/index | grep -c manifest) = 2");
+    if (remote_prune(r, 1, false, SCRATCH, &removed, &err) != PAWL_OK) fail_msg("%s", err.text);
+    shell("test $(find " STORE "/objects -type f | wc -l) = 3");
+    assert_int_equal(newest(), 7);
+    remote_close(r);
+}
+
+static void a_call_that_hangs_is_ended(void **state)
+{
+    struct remote *r = open_at(3);
+    struct timespec a, b;
+    struct err err;
+
+    rule(1, "hang");
+    remote_limit(r, 0.3);
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    assert_int_equal(publish(r, 3, 5, NULL, &err), PAWL_EIO);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    assert_true(b.tv_sec - a.tv_sec < 60); /* and not 1000 */
+    assert_non_null(strstr(err.text, "time was up"));
+    remote_limit(r, -1);
+    unlink(PLACE "/rule");
+    if (publish(r, 3, 5, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+    remote_close(r);
+}
+
+static void what_cannot_work_is_told_apart(void **state)
+{
+    struct remote *r = NULL;
+    struct remote_index x;
+    struct err err;
+
+    assert_int_equal(remote_open(&r, ROOT, "no-such-rclone", &err), PAWL_EINVAL);
+    assert_non_null(strstr(err.text, "no-such-rclone"));
+    assert_int_equal(remote_open(&r, "nowhere:x", FAKE, &err), PAWL_OK);
+    assert_int_equal(remote_look(r, &x, &err), PAWL_EINVAL);
+    assert_non_null(strstr(err.text, "rclone config"));
+    remote_close(r);
+    assert_true(remote_is_name("s3:bucket/prefix"));
+    assert_false(remote_is_name("runs/a:b/run.yaml"));
+    assert_false(remote_is_name("run.yaml"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(what_is_published_comes_back, setup),
+        cmocka_unit_test_setup(a_long_record_grows_by_what_was_added, setup),
+        cmocka_unit_test_setup(two_states_stay_and_nothing_else, setup),
+        cmocka_unit_test_setup(every_call_failing_in_turn, setup),
+        cmocka_unit_test_setup(a_take_over_at_any_moment_stops_the_first, setup),
+        cmocka_unit_test_setup(of_two_that_begin_at_once_one_stays, setup),
+        cmocka_unit_test_setup(a_generation_below_the_remotes_is_refused, setup),
+        cmocka_unit_test_setup(damage_is_found, setup),
+        cmocka_unit_test_setup(a_listing_shows_what_is_missing, setup),
+        cmocka_unit_test_setup(pruning_keeps_the_newest_of_each_run, setup),
+        cmocka_unit_test_setup(a_call_that_hangs_is_ended, setup),
+        cmocka_unit_test_setup(what_cannot_work_is_told_apart, setup),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
