@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,6 @@
 #define LOCK_NAME "lock"
 #define RUN_NAME "run.json"
 #define OLD_PREFIX "old-"
-#define NEWEST_LINK "adapter"
 #define MAX_RUN_BYTES (1u << 20)
 #define MIN_KEPT 2 /* I3 */
 
@@ -277,9 +277,11 @@ done:
 
 enum pawl_status store_link(struct store *s, const char *link, const char *name, struct err *err)
 {
-    char *path = in_dir(s, link);
-    enum pawl_status st = link_replace(s->sys, path, name, err);
+    char *path = in_dir(s, link), now[PATH_MAX];
+    ssize_t n = readlink(path, now, sizeof now);
+    enum pawl_status st = PAWL_OK;
 
+    if (n != (ssize_t)strlen(name) || memcmp(now, name, (size_t)n) != 0) st = link_replace(s->sys, path, name, err);
     free(path);
     return st;
 }
@@ -484,7 +486,7 @@ enum pawl_status save_commit(struct save *sv, const char *state, char **name, st
     if ((st = write_manifest(sv, state, err)) != PAWL_OK) goto done;
     if ((st = make_way(s, path, err)) != PAWL_OK) goto done;
     if ((st = publish(sv, path, err)) != PAWL_OK) goto done;
-    if (store_link(s, NEWEST_LINK, target, &failed) != PAWL_OK) log_warn("the link to the newest checkpoint stays where it was: %s", failed.text);
+    if (store_link(s, STORE_NEWEST, target, &failed) != PAWL_OK) log_warn("the link to the newest checkpoint stays where it was: %s", failed.text);
     if (name) {
         *name = target;
         target = NULL;

@@ -42,7 +42,9 @@ uint64_t store_generation(const struct store *s);
 /* Moves all of the run but lock, run.json and earlier old-* to RUN_DIR/old-TIME (UTC) and gives the run a new id. Before store_raise_generation. */
 enum pawl_status store_archive(struct store *s, struct err *err);
 
-/* RUN_DIR/link -> name, replaced atomically. */
+/* RUN_DIR/link -> name, replaced atomically; nothing is written where it points there already. */
+#define STORE_NEWEST "adapter"    /* the newest checkpoint; save_commit keeps it */
+#define STORE_BEST "adapter-best" /* the best by evaluation */
 enum pawl_status store_link(struct store *s, const char *link, const char *name, struct err *err);
 
 struct retention {

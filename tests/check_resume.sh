@@ -70,7 +70,10 @@ run "$dir/asked" || fail "the run after SIGTERM"
 same "$dir/asked" "SIGTERM"
 
 # A finished run says so and changes nothing.
+newest=$(readlink "$dir/whole/adapter")
+ln -sfn "$(cd "$dir/whole" && ls -d checkpoint-* | grep -vx "$newest" | tail -1)" "$dir/whole/adapter" # as a kill between the last checkpoint and its link leaves it
 run "$dir/whole" || fail "a finished run"
+[ "$(readlink "$dir/whole/adapter")" = "$newest" ] || fail "the link adapter still points to $(readlink "$dir/whole/adapter"), expected $newest"
 
 # What may not change is refused, by name.
 run "$dir/whole" --set learning_rate=1e-3 2>"$dir/err" && fail "a changed learning rate was taken"

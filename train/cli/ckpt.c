@@ -12,8 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BEST_LINK "adapter-best"
-
 static uint64_t bytes_of(const struct ckpt *c)
 {
     uint64_t sum = 0;
@@ -226,7 +224,7 @@ static int cmd_prune(int argc, char **argv)
     struct retention rule = {0};
     bool json = false;
     const struct cli_option options[] = {
-        {"keep", 0, CLI_INT, &keep, "N", "newest verified ones to keep (default 3), and the one that " BEST_LINK " points to", 2, 1e9},
+        {"keep", 0, CLI_INT, &keep, "N", "newest verified ones to keep (default 3), and the one that " STORE_BEST " points to", 2, 1e9},
         {"dry-run", 'n', CLI_FLAG, &rule.dry_run, NULL, "only say how many would go", 0, 0},
         {0},
     };
@@ -245,7 +243,7 @@ static int cmd_prune(int argc, char **argv)
         err_set(&err, PAWL_EIO, "%s: no such directory: expected a run directory", argv[0]);
         return cli_fail(&err);
     }
-    link = xasprintf("%s/" BEST_LINK, argv[0]);
+    link = xasprintf("%s/" STORE_BEST, argv[0]);
     ssize_t n = readlink(link, best, sizeof best - 1);
     best[n > 0 ? n : 0] = 0;
     rule.limit = (int)keep;

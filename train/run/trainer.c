@@ -235,6 +235,22 @@ static bool is_end(const struct trainer *t)
     return t->at.step >= t->total_steps || (t->cfg->early_stopping_patience && t->at.evals_since_best >= t->cfg->early_stopping_patience);
 }
 
+/* A process that died between a checkpoint and the links to it left them behind. */
+static void mend_links(struct trainer *t, const struct resume *r)
+{
+    const struct {
+        const char *link, *name;
+    } links[] = {{STORE_NEWEST, r->ckpt ? r->ckpt->name : NULL}, {STORE_BEST, t->best}};
+
+    for (int i = 0; i < 2; i++) {
+        char *path = links[i].name ? xasprintf("%s/%s", store_dir(t->store), links[i].name) : NULL;
+        struct err err;
+
+        if (path && file_exists(path) && store_link(t->store, links[i].link, links[i].name, &err) != PAWL_OK) log_warn("the link %s stays where it was: %s", links[i].link, err.text);
+        free(path);
+    }
+}
+
 static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
 {
     struct resume r = {0};
@@ -250,6 +266,7 @@ static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
     t->total_steps = rows_total_steps(t->rows);
     t->warmup_steps = t->cfg->warmup_steps ? t->cfg->warmup_steps : (int64_t)ceil(t->cfg->warmup_ratio * (double)t->total_steps);
     st = r.state ? resume_load(t, &r, err) : begin_adapter(t, err);
+    if (st == PAWL_OK) mend_links(t, &r);
     if (st == PAWL_OK && (t->finished = r.ckpt && !r.slot && is_end(t))) goto done;
     if (st != PAWL_OK || (st = begin_records(t, &r, err)) != PAWL_OK) goto done;
     if (r.state && t->cfg->resume_check && t->staging && (st = resume_replay(t, &r, t->staging, err)) != PAWL_OK) goto done;
@@ -369,7 +386,7 @@ static enum pawl_status save_now(struct trainer *t, struct err *err)
         t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.step);
     }
     if ((st = checkpoint_save(t, err)) != PAWL_OK) return st;
-    if (best) st = store_link(t->store, "adapter-best", t->best, err);
+    if (best) st = store_link(t->store, STORE_BEST, t->best, err);
     record_event(t, "checkpoint", "");
     return st;
 }
