@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Squares are summed within blocks of this many elements, then over blocks in order, in double: a shard border at a multiple of it never shows. */
-#define CLIP_BLOCK 65536
+#define CLIP_BLOCK 4096
 
 int64_t clip_blocks(int64_t n);
 /* sqrt of the sum of squares; blocks: room for clip_blocks(n) values on the host. */

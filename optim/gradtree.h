@@ -2,7 +2,9 @@
  *
  * Node (0, i) is row i's gradient; node (l, i) = node (l - 1, 2i) + node (l - 1, 2i + 1), in that order. Rows arrive in order, and nodes that wait for their sibling are kept
  * one a level, as in a binary counter: level l is occupied when bit l of the number of rows so far is set. So the sum does not depend on how rows are cut into
- * micro-batches. It works slice by slice: each slice of the flat vector may be at another row. A rank that owns a run of rows holds maximal aligned subtrees in its levels. */
+ * micro-batches. It works slice by slice: each slice of the flat vector may be at another row.
+ *
+ * A tree may hold a run of rows [first, end) only, as a rank does: then it is left with the maximal aligned subtrees of the run, which whoever has those of all runs joins. */
 #ifndef PAWL_OPTIM_GRADTREE_H
 #define PAWL_OPTIM_GRADTREE_H
 
@@ -11,19 +13,41 @@
 
 #include <stdint.h>
 
+#define GRADTREE_LEVELS 32
+#define GRADTREE_NODES (2 * GRADTREE_LEVELS) /* the most that a run of rows has */
+
 struct gradtree {
     int64_t n;      /* elements of the flat vector */
-    int levels;     /* floor(log2(rows)) + 1 */
-    float **level;  /* (n) each */
+    int64_t first;  /* of the run that is being summed; set by whoever pushes, before the first row of a step */
+    int levels;     /* floor(log2(rows)) + 1 where the run begins with row 0 */
+    float *level[GRADTREE_LEVELS]; /* (n) each; NULL where a run of rows needs none */
+    float *left[GRADTREE_LEVELS];  /* (n) each: nodes whose older sibling began before the run */
+    uint32_t has_level, has_left;  /* bits of those that are reserved */
 };
 
 /* Adds the level buffers for global batches of at most `rows` rows to the size table. */
 void gradtree_reserve(struct gradtree *t, struct arena *a, int64_t n, int64_t rows);
-void gradtree_free(struct gradtree *t);
+/* Adds what the run [first, end) needs and is not there yet. The first call finds *t zeroed. */
+void gradtree_reserve_run(struct gradtree *t, struct arena *a, int64_t n, int64_t first, int64_t end);
 
-/* Adds row's gradient of theta[offset, offset + count): slice is consumed. Every slice gets rows 0, 1, 2, ... in order. */
+/* Adds row's gradient of theta[offset, offset + count): slice is consumed. Every slice gets rows first, first + 1, ... in order. */
 void gradtree_push(struct gradtree *t, struct dev *dev, int64_t row, int64_t offset, int64_t count, float *slice);
-/* g (n) = the sum of `rows` rows: pending nodes are added from the smallest up, the older one first. The tree is then empty. rows may be 0. */
+/* g (n) = the sum of rows 0 .. rows - 1: pending nodes are added from the smallest up, the older one first. The tree is then empty. rows may be 0. */
 void gradtree_finish(struct gradtree *t, struct dev *dev, int64_t rows, float *g);
+
+/* --- for several trees */
+
+/* Rows [row, row + 2^level). */
+struct gradtree_node {
+    int64_t row;
+    int level;
+    float *data; /* of some slice */
+};
+/* The maximal aligned subtrees of [first, end), in order, without data; their number, at most GRADTREE_NODES. */
+int gradtree_nodes(struct gradtree_node *nodes, int64_t first, int64_t end);
+/* Where a tree that has summed its run holds such a node: (n). */
+float *gradtree_data(const struct gradtree *t, const struct gradtree_node *node);
+/* sum (count) = that of all nodes, which follow each other from row 0 on; count elements of each. nodes and their data are consumed; n may be 0. */
+void gradtree_join(struct dev *dev, struct gradtree_node *nodes, int n, int64_t count, float *sum);
 
 #endif

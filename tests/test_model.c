@@ -57,7 +57,6 @@ static void rig_open(struct rig *rig, const char *model, const char *adapter, co
 static void rig_close(struct rig *rig)
 {
     net_free(&rig->net);
-    gradtree_free(&rig->tree);
     arena_free(&rig->arena);
     lora_free(&rig->lora);
     model_close(rig->model);

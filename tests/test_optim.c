@@ -199,7 +199,6 @@ static void sum_by_tree(int count, int micro, const int *slices, float *g)
                 gradtree_push(&t, &dev, row, end - n, n, slice);
             }
     gradtree_finish(&t, &dev, count, g);
-    gradtree_free(&t);
     arena_free(&a);
 }
 
@@ -226,6 +225,58 @@ static void tree_sums_do_not_depend_on_micro_batches(void **state)
     assert_true(differs > 0); /* the test tells a tree from a plain sum */
 }
 
+/* Each rank pushes its run of rows into a tree of its own; the subtrees that are left of all are joined: the bits of one tree. */
+static void runs_of_any_cut_join_to_the_same_sum(void **state)
+{
+    float g[ELEMENTS];
+
+    for (int count = 1; count <= MOST_ROWS; count++)
+        for (int ranks = 1; ranks <= 9; ranks++) {
+            struct gradtree t[9] = {0};
+            struct arena a[9] = {0};
+            struct gradtree_node nodes[9 * GRADTREE_NODES];
+            struct err err;
+            int n = 0;
+
+            for (int k = 0; k < ranks; k++) {
+                int first = count * k / ranks, end = count * (k + 1) / ranks, mine;
+
+                gradtree_reserve_run(&t[k], &a[k], ELEMENTS, first, end);
+                if (first == end) continue;
+                assert_int_equal(arena_alloc(&a[k], NULL, NULL, &err), PAWL_OK);
+                t[k].first = first;
+                for (int row = first; row < end; row++) {
+                    float slice[ELEMENTS];
+
+                    memcpy(slice, rows[row], sizeof slice);
+                    gradtree_push(&t[k], &dev, row, 0, ELEMENTS, slice);
+                }
+                mine = gradtree_nodes(nodes + n, first, end);
+                assert_true(mine <= 2 * t[k].levels);
+                for (int i = 0; i < mine; i++) nodes[n + i].data = gradtree_data(&t[k], &nodes[n + i]);
+                n += mine;
+            }
+            gradtree_join(&dev, nodes, n, ELEMENTS, g);
+            for (int i = 0; i < ELEMENTS; i++)
+                if (g[i] != tree_sum(0, count, i)) fail_msg("%d rows on %d ranks: element %d is %.9g, expected %.9g", count, ranks, i, g[i], tree_sum(0, count, i));
+            for (int k = 0; k < ranks; k++) arena_free(&a[k]);
+        }
+}
+
+static void an_aligned_run_is_one_subtree(void **state)
+{
+    struct gradtree_node nodes[GRADTREE_NODES];
+
+    for (int k = 0; k < 4; k++) {
+        assert_int_equal(gradtree_nodes(nodes, 4 * k, 4 * k + 4), 1);
+        assert_int_equal(nodes[0].level, 2);
+    }
+    assert_int_equal(gradtree_nodes(nodes, 3, 6), 2); /* row 3, rows 4 and 5 */
+    assert_int_equal(nodes[0].level, 0);
+    assert_int_equal(nodes[1].level, 1);
+    assert_int_equal(gradtree_nodes(nodes, 5, 5), 0);
+}
+
 static void tree_takes_log2_buffers(void **state)
 {
     static const struct { int64_t rows; int levels; } sizes[] = {{0, 1}, {1, 1}, {2, 2}, {3, 2}, {4, 3}, {16, 5}, {31, 5}, {32, 6}};
@@ -238,7 +289,6 @@ static void tree_takes_log2_buffers(void **state)
         assert_int_equal(t.levels, sizes[i].levels);
         assert_int_equal(arena_bytes(&a), sizes[i].levels * 64);
         assert_string_equal(a.seg[0].name, "gradient tree");
-        gradtree_free(&t);
         arena_free(&a);
     }
 }
@@ -251,6 +301,8 @@ int main(void)
         cmocka_unit_test(adamw_follows_torch),
         cmocka_unit_test(clipping_is_that_of_torch),
         cmocka_unit_test(tree_sums_do_not_depend_on_micro_batches),
+        cmocka_unit_test(runs_of_any_cut_join_to_the_same_sum),
+        cmocka_unit_test(an_aligned_run_is_one_subtree),
         cmocka_unit_test(tree_takes_log2_buffers),
     };
 

@@ -106,7 +106,6 @@ static void reserve(struct trainer *t, enum net_mode mode)
     int longest = (int)larger(longest_example(t->data), longest_example(t->held_out));
 
     net_free(&t->net);
-    gradtree_free(&t->tree);
     arena_free(&t->arena);
     net_reserve(&t->net, &t->arena, t->dev, t->model, &t->lora, mode, limits, longest + 1);
     arena_reserve(&t->arena, "adapter", bytes, &t->theta);
@@ -480,7 +479,6 @@ static void trainer_close(struct trainer *t)
     store_close(t->store);
     micro_free(&t->micro);
     net_free(&t->net);
-    gradtree_free(&t->tree);
     arena_free(&t->arena);
     lora_free(&t->lora);
     rows_free(t->rows);
