@@ -46,6 +46,35 @@ static void the_language_is_jinja2s(void **state)
     assert_int_equal(bad, 0);
 }
 
+/* Expressions and small templates over the values of the first row; the rest is what Jinja2 makes of them (scripts/parity/jinja.py --write). */
+static void expressions_are_jinja2s(void **state)
+{
+    struct golden_rows g = golden_read(PAWL_TESTS "/golden/text/jinja2.jsonl");
+    const struct json_value *values = json_root(g.rows[0]);
+    struct jinja_var vars[64];
+    size_t bad = 0;
+
+    assert_true(g.n > 700 && values->len <= 64);
+    for (size_t i = 0; i < values->len; i++) vars[i] = (struct jinja_var){values->keys[i].text, &values->items[i]};
+    for (size_t i = 1; i < g.n; i++) {
+        const struct json_value *source = json_get(json_root(g.rows[i]), "source"), *expected = json_get(json_root(g.rows[i]), "expected");
+        struct jinja_template *t = NULL;
+        struct buf out = {0};
+        struct err err = {0};
+        enum pawl_status st = jinja_parse(&t, "T", source->text, source->len, &err);
+        if (st == PAWL_OK) st = jinja_render(t, vars, values->len, NULL, &out, NULL, &err);
+        bool good = expected ? st == PAWL_OK && out.len == expected->len && memcmp(out.data ? out.data : "", expected->text, out.len) == 0 : st != PAWL_OK;
+        if (!good) {
+            print_message("%s\n  expected %s\n  found    %s\n", source->text, expected ? expected->text : "an error", st == PAWL_OK ? out.data : err.text);
+            bad++;
+        }
+        jinja_free(t);
+        buf_free(&out);
+    }
+    golden_free(&g);
+    assert_int_equal(bad, 0);
+}
+
 static void refused(const char *source, const char *what)
 {
     struct buf out = {0};
@@ -149,7 +178,7 @@ static void the_clock_can_be_fixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_language_is_jinja2s), cmocka_unit_test(errors_name_the_line), cmocka_unit_test(nothing_runs_away),
+        cmocka_unit_test(the_language_is_jinja2s), cmocka_unit_test(expressions_are_jinja2s), cmocka_unit_test(errors_name_the_line), cmocka_unit_test(nothing_runs_away),
         cmocka_unit_test(namespaces_may_hold_themselves), cmocka_unit_test(the_clock_can_be_fixed),
     };
 

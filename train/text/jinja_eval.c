@@ -141,6 +141,11 @@ struct jv jcapture(struct jev *e, const struct jn *body)
 
 /* ---- names ---- */
 
+void jnamespace_name(struct jev *e, struct jv name)
+{
+    if (name.type == JV_STRING && name.len > 0 && name.s[0] == '_') jfail(e, "a namespace cannot hold '%.*s': names that begin with _ are refused", (int)(name.len < 100 ? name.len : 100), name.s);
+}
+
 static struct jframe *push_frame(struct jev *e, struct jframe *parent)
 {
     struct jframe *f = jalloc(e, sizeof *f);
@@ -194,6 +199,7 @@ static void assign(struct jev *e, const struct jn *target, struct jv value)
     } else if (target->kind == JN_ATTR) {
         struct jv of = lookup(e, target->a);
         if (of.type != JV_NAMESPACE) jfail(e, "cannot assign attribute on non-namespace object");
+        jnamespace_name(e, jv_string(target->text, target->len));
         jroom(e, 64);
         jsteps(e, of.dict->n);
         jv_put(&e->pool, of, jv_string(target->text, target->len), value);
@@ -214,6 +220,19 @@ static const char *object_name(struct jv v)
 static _Noreturn void use_of_undefined(struct jev *e, struct jv v)
 {
     jfail(e, "%.*s", (int)v.len, v.s);
+}
+
+/* What a macro tells about itself. */
+static struct jv macro_attr(struct jev *e, const struct jn *n, const char *name, bool *found)
+{
+    bool its_name = strcmp(name, "name") == 0;
+
+    *found = its_name || strcmp(name, "arguments") == 0;
+    if (!*found) return jv_none();
+    if (its_name) return n->kind == JN_MACRO ? jv_string(n->text, n->len) : jv_none();
+    struct jv out = jv_new_list(&e->pool, JV_A_TUPLE, n->n);
+    for (uint32_t i = 0; i < n->n; i++) jpush(e, out, jv_string(n->list[i]->text, n->list[i]->len));
+    return out;
 }
 
 static struct jv loop_attr(struct jev *e, const struct jv_loop *l, const char *name, bool *found)
@@ -255,6 +274,14 @@ struct jv jattr(struct jev *e, struct jv v, const char *name, size_t len)
     if (v.type == JV_LOOP) {
         out = loop_attr(e, v.loop, name, &found);
         if (found) return out;
+    }
+    if (v.type == JV_MACRO) {
+        out = macro_attr(e, v.macro->node, name, &found);
+        if (found) return out;
+    }
+    if (v.type == JV_LIST && v.kind == JV_A_TUPLE && v.list->n == 2 && v.list->items[1].type == JV_LIST) { /* a pair of groupby */
+        if (strcmp(name, "grouper") == 0) return v.list->items[0];
+        if (strcmp(name, "list") == 0) return v.list->items[1];
     }
     if (v.type == JV_CYCLER && strcmp(name, "current") == 0 && v.cycler->items.n > 0) return v.cycler->items.items[v.cycler->at];
     if (v.type == JV_DICT || v.type == JV_NAMESPACE) {
@@ -319,7 +346,7 @@ static int64_t bound(struct jev *e, const struct jn *n, int64_t absent, int64_t 
 static struct jv slice(struct jev *e, struct jv v, const struct jn *n)
 {
     if (v.type == JV_UNDEFINED) use_of_undefined(e, v);
-    if (v.type != JV_STRING && (v.type != JV_LIST || v.kind > JV_A_RANGE)) return undefined(e, "'%s object' has no slices", object_name(v));
+    if (v.type != JV_STRING && (v.type != JV_LIST || v.kind > JV_A_RANGE)) jfail(e, "'%s' object has no slices", object_name(v));
     int64_t len = v.type == JV_LIST ? v.list->n : (int64_t)jv_length(v.s, v.len), step = 1;
     if (n->c != NULL) {
         struct jv s = jeval(e, n->c);
@@ -419,6 +446,7 @@ static struct jv integers(struct jev *e, enum jn_op op, int64_t a, int64_t b)
         if (r != 0 && (r < 0) != (b < 0)) r += b;
         break;
     default:
+        if (b < 0 && a == 0) jfail(e, "0.0 cannot be raised to a negative power");
         if (b < 0) return jv_float(pow((double)a, (double)b));
         r = 1;
         for (int64_t base = a; b > 0 && !over; b >>= 1) {
@@ -442,9 +470,12 @@ static struct jv floats(struct jev *e, enum jn_op op, double a, double b)
     case JOP_FLOORDIV: return jv_float(floor(a / b));
     case JOP_MOD: {
         double r = fmod(a, b);
-        return jv_float(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+        return jv_float(r == 0 ? copysign(0, b) : (r < 0) != (b < 0) ? r + b : r);
     }
-    default: return jv_float(pow(a, b));
+    default:
+        if (a == 0 && b < 0) jfail(e, "0.0 cannot be raised to a negative power");
+        if (a < 0 && b != floor(b)) jfail(e, "a negative number cannot be raised to a fraction: complex numbers are not supported");
+        return jv_float(pow(a, b));
     }
 }
 
@@ -863,8 +894,9 @@ static void generation(struct jev *e, const struct jn *n)
 }
 
 /* Statements that have names of their own. */
-static void scoped(struct jev *e, const struct jn *n)
+static enum flow scoped(struct jev *e, const struct jn *n)
 {
+    enum flow flow = GO;
     struct jframe *saved = e->frame, *f = push_frame(e, saved);
 
     if (n->kind == JN_WITH) { /* values are evaluated outside */
@@ -876,8 +908,9 @@ static void scoped(struct jev *e, const struct jn *n)
     e->frame = f;
     if (n->kind == JN_GENERATION) generation(e, n);
     else if (n->kind == JN_FILTER_BLOCK) print_value(e, apply_filters(e, n, jcapture(e, n->b)));
-    else exec(e, n->b);
+    else flow = exec(e, n->b);
     e->frame = saved;
+    return flow;
 }
 
 static void call_block(struct jev *e, const struct jn *n)
@@ -908,13 +941,20 @@ static enum flow exec(struct jev *e, const struct jn *n)
         break;
     case JN_FOR: run_loop(e, n, jeval(e, n->b), e->frame, 0); break;
     case JN_SET: assign(e, n->a, jeval(e, n->b)); break;
-    case JN_SET_BLOCK: assign(e, n->a, apply_filters(e, n, jcapture(e, n->b))); break;
+    case JN_SET_BLOCK: {
+        struct jframe *saved = e->frame;
+        e->frame = push_frame(e, saved); /* what the block sets stays inside */
+        struct jv text = jcapture(e, n->b);
+        e->frame = saved;
+        assign(e, n->a, apply_filters(e, n, text));
+        break;
+    }
     case JN_MACRO: bind(e, e->frame, n->text, new_macro(e, n)); break;
     case JN_CALL_BLOCK: call_block(e, n); break;
     case JN_WITH:
     case JN_SCOPE:
     case JN_FILTER_BLOCK:
-    case JN_GENERATION: scoped(e, n); break;
+    case JN_GENERATION: flow = scoped(e, n); break;
     case JN_DO: jeval(e, n->a); break;
     case JN_BREAK: flow = BREAK; break;
     case JN_CONTINUE: flow = CONTINUE; break;

@@ -113,5 +113,7 @@ const struct jv_function *jfunction(const char *name);                       /* 
 struct jv jformat_percent(struct jev *e, struct jv format, struct jv args);  /* "..." % args */
 struct jv jformat_braces(struct jev *e, struct jv format, const struct jargs *a);
 int64_t jinteger(struct jv v); /* of a bool or an int */
+bool jfilter_is(const char *name), jtest_is(const char *name); /* there is one of that name */
+void jnamespace_name(struct jev *e, struct jv name); /* fails where a namespace may not hold it, as transformers has it */
 
 #endif

@@ -2,6 +2,7 @@
 #include "train/text/jinja_eval.h"
 
 #include "kernels/base/utf8.h"
+#include "train/text/unicode.h"
 
 #include <errno.h>
 #include <math.h>
@@ -20,6 +21,7 @@ static struct jv text(struct jev *e, struct jv v, const char *method, const stru
 }
 
 static const struct jargs no_arguments = {0};
+static struct jv f_float(struct jev *e, struct jv v, const struct jargs *a);
 
 /* ---- getting parts of values: attribute="a.b.0" ---- */
 
@@ -123,6 +125,7 @@ static struct jv f_indent(struct jev *e, struct jv v, const struct jargs *a)
     struct jv width = jarg(a, 0, "width", jv_int(4)), indent = width;
     bool first = jv_truth(jarg(a, 1, "first", jv_bool(false))), blank = jv_truth(jarg(a, 2, "blank", jv_bool(false)));
 
+    if (v.type != JV_STRING) jfail(e, "indent: a string is expected, not %s", jv_type_name(v));
     if (width.type != JV_STRING) indent = jbinary(e, JOP_MUL, jv_string(" ", 1), width);
     v = jconcat(e, jstr(e, v), jv_string("\n", 1));
     struct jv lines = text(e, v, "splitlines", &no_arguments);
@@ -145,9 +148,9 @@ static struct jv f_truncate(struct jev *e, struct jv v, const struct jargs *a)
     struct jv end = jstr(e, jarg(a, 2, "end", jv_string("...", 3)));
     int64_t tail = (int64_t)jv_length(end.s, end.len);
 
-    v = jstr(e, v);
-    if (length < tail) jfail(e, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
-    if ((int64_t)jv_length(v.s, v.len) <= length + leeway) return v;
+    if (length < tail || leeway < 0) jfail(e, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
+    if (jinteger(jfilter(e, "length", v, &no_arguments)) <= length + leeway) return v;
+    if (v.type != JV_STRING) jfail(e, "truncate: a string is expected, not %s", jv_type_name(v));
     size_t cut = jv_offset(v.s, v.len, (size_t)(length - tail));
     if (!killwords) {
         size_t space = cut;
@@ -157,24 +160,92 @@ static struct jv f_truncate(struct jev *e, struct jv v, const struct jargs *a)
     return jconcat(e, jv_string(v.s, cut), end);
 }
 
-static struct jv f_urlencode(struct jev *e, struct jv v, const struct jargs *a)
+static void add_quoted(struct jev *e, struct jv v, bool query)
 {
     v = jstr(e, v);
-    size_t begin = jtext_begin(e);
     for (uint32_t i = 0; i < v.len; i++) {
         unsigned char c = (unsigned char)v.s[i];
-        bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c != 0 && strchr("_.-~/", c) != NULL);
+        bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c != 0 && strchr(query ? "_.-~" : "_.-~/", c) != NULL);
         if (plain) buf_addc(e->out, (char)c);
+        else if (query && c == ' ') buf_addc(e->out, '+');
         else buf_addf(e->out, "%%%02X", c);
+    }
+}
+
+/* Of a string; of a mapping or pairs a query: a=1&b=2. */
+static struct jv f_urlencode(struct jev *e, struct jv v, const struct jargs *a)
+{
+    struct jv_list *pairs = v.type == JV_LIST || v.type == JV_UNDEFINED ? jiterate(e, v) : NULL;
+
+    if (v.type == JV_DICT) pairs = jmethod_of(v, "items", 5)->call(e, v, &no_arguments).list;
+    size_t begin = jtext_begin(e);
+    if (pairs == NULL) add_quoted(e, v, false);
+    for (uint32_t i = 0; pairs != NULL && i < pairs->n; i++) {
+        struct jv_list *pair = jiterate(e, pairs->items[i]);
+        if (pair->n != 2) jfail(e, "urlencode: pairs are expected, found %u values", pair->n);
+        if (i > 0) buf_addc(e->out, '&');
+        add_quoted(e, pair->items[0], true);
+        buf_addc(e->out, '=');
+        add_quoted(e, pair->items[1], true);
     }
     return jtext_end(e, begin);
 }
 
+static struct jv f_xmlattr(struct jev *e, struct jv v, const struct jargs *a)
+{
+    bool space = jv_truth(jarg(a, 0, "autospace", jv_bool(true)));
+
+    if (v.type != JV_DICT) jfail(e, "'%s' object has no attribute 'items'", jv_type_name(v));
+    size_t begin = jtext_begin(e);
+    for (uint32_t i = 0; i < v.dict->n; i++) {
+        struct jv key = jstr(e, v.dict->keys[i]), value = v.dict->values[i];
+        if (value.type == JV_NONE || value.type == JV_UNDEFINED) continue;
+        for (uint32_t k = 0; k < key.len; k++)
+            if (key.s[k] == 0 || strchr(" \t\n\r\f\v/>=", key.s[k]) != NULL) jfail(e, "Invalid character in attribute name: '%.*s'", (int)(key.len < 100 ? key.len : 100), key.s);
+        struct jv name = jfilter(e, "escape", key, &no_arguments), what = jfilter(e, "escape", value, &no_arguments);
+        if (space || e->out->len > begin) buf_addc(e->out, ' ');
+        buf_add(e->out, name.s, name.len);
+        buf_adds(e->out, "=\"");
+        buf_add(e->out, what.s, what.len);
+        buf_addc(e->out, '"');
+    }
+    return jtext_end(e, begin);
+}
+
+static struct jv f_filesizeformat(struct jev *e, struct jv v, const struct jargs *a)
+{
+    static const char letters[] = "kMGTPEZY";
+    bool binary = jv_truth(jarg(a, 0, "binary", jv_bool(false)));
+    double base = binary ? 1024 : 1000, bytes = f_float(e, v, &(struct jargs){.at = &(struct jv){.type = JV_FLOAT, .f = NAN}, .n = 1}).f;
+    char out[64];
+    int i = 0;
+
+    if (isnan(bytes)) jfail(e, "filesizeformat: a number is expected, not %s", jv_type_name(v));
+    if (bytes == 1) return jv_string("1 Byte", 6);
+    if (bytes < base) snprintf(out, sizeof out, "%.0f Bytes", trunc(bytes) + 0.0);
+    else {
+        for (bytes /= base; bytes >= base && i < 7; i++) bytes /= base;
+        snprintf(out, sizeof out, "%.1f %c%sB", bytes, binary && i == 0 ? 'K' : letters[i], binary ? "i" : "");
+    }
+    return jv_copy_string(&e->pool, out, strlen(out));
+}
+
+/* Runs of letters, digits and underscores. */
 static struct jv f_wordcount(struct jev *e, struct jv v, const struct jargs *a)
 {
-    static const struct jargs none = {0};
+    int64_t words = 0;
+    bool inside = false;
 
-    return jv_int(text(e, v, "split", &none).list->n);
+    v = jstr(e, v);
+    jsteps(e, v.len / 8);
+    for (size_t i = 0, n; i < v.len; i += n) {
+        uint32_t cp = 0;
+        n = (size_t)utf8_decode(v.s + i, v.len - i, &cp);
+        bool word = cp == '_' || (unicode_class_of(cp) & (UC_LETTER | UC_NUMBER)) != 0; /* Python's \w has no marks */
+        words += word && !inside;
+        inside = word;
+    }
+    return jv_int(words);
 }
 
 static struct jv f_format(struct jev *e, struct jv v, const struct jargs *a)
@@ -270,10 +341,41 @@ static bool parse_number(struct jv v, int base, bool whole, double *f, int64_t *
         if (v.s[k] != '_') buffer[n++] = v.s[k];
     buffer[n] = 0;
     if (n == 0 || n + 1 == sizeof buffer) return false;
+    char *digits = buffer + (buffer[0] == '-' || buffer[0] == '+');
     errno = 0;
-    if (whole) *i = strtoll(buffer, &end, base);
-    else *f = strtod(buffer, &end);
-    return *end == 0 && (errno == 0 || !whole);
+    if (!whole) {
+        *f = strtod(buffer, &end);
+        return *end == 0 && strpbrk(digits, "xX") == NULL; /* Python reads no hexadecimal floats */
+    }
+    static const struct { int base; char letter; } prefixes[] = {{2, 'b'}, {8, 'o'}, {16, 'x'}};
+    for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
+        if (digits[0] != '0' || (digits[1] | 32) != prefixes[k].letter || (base != 0 && base != prefixes[k].base)) continue;
+        base = prefixes[k].base;
+        memmove(digits, digits + 2, strlen(digits + 2) + 1);
+        break;
+    }
+    if (*digits == '-' || *digits == '+' || *digits == 0) return false;
+    *i = strtoll(buffer, &end, base == 0 ? 10 : base);
+    return *end == 0 && errno == 0;
+}
+
+static struct jv bigint(struct jev *e, const char *s, size_t len)
+{
+    struct jv v = jv_copy_string(&e->pool, s, len);
+
+    v.type = JV_BIGINT;
+    v.kind = 0;
+    return v;
+}
+
+/* An integer as Python prints it. */
+static bool all_digits(struct jv v)
+{
+    uint32_t from = v.len > 1 && v.s[0] == '-';
+
+    for (uint32_t i = from; i < v.len; i++)
+        if (v.s[i] < '0' || v.s[i] > '9') return false;
+    return v.len > from && v.s[from] != '0';
 }
 
 static struct jv f_int(struct jev *e, struct jv v, const struct jargs *a)
@@ -285,10 +387,15 @@ static struct jv f_int(struct jev *e, struct jv v, const struct jargs *a)
 
     if (v.type == JV_INT || v.type == JV_BIGINT) return v;
     if (v.type == JV_BOOL) return jv_int(v.b);
-    if (v.type == JV_STRING && base >= 2 && base <= 36 && parse_number(v, base, true, &f, &i)) return jv_int(i);
+    if (v.type == JV_UNDEFINED) jfail(e, "%.*s", (int)v.len, v.s);
+    if (v.type == JV_STRING && (base == 0 || (base >= 2 && base <= 36)) && parse_number(v, base, true, &f, &i)) return jv_int(i);
+    if (v.type == JV_STRING && base == 10 && v.len < 400 && all_digits(v)) return bigint(e, v.s, v.len);
     if (v.type == JV_FLOAT) f = v.f;
     else if (v.type != JV_STRING || !parse_number(v, 10, false, &f, &i)) return fallback;
-    return fabs(f) < 9.2e18 ? jv_int((int64_t)f) : fallback;
+    if (fabs(f) < 9.2e18) return jv_int((int64_t)f);
+    if (!isfinite(f)) return fallback;
+    char digits[400];
+    return bigint(e, digits, (size_t)snprintf(digits, sizeof digits, "%.0f", f));
 }
 
 static struct jv f_float(struct jev *e, struct jv v, const struct jargs *a)
@@ -296,8 +403,9 @@ static struct jv f_float(struct jev *e, struct jv v, const struct jargs *a)
     double f = 0;
     int64_t i = 0;
 
+    if (v.type == JV_UNDEFINED) jfail(e, "%.*s", (int)v.len, v.s);
     if (jv_number(v)) return jv_float(jv_to_double(v));
-    if (v.type == JV_STRING && parse_number(v, 10, false, &f, &i)) return jv_float(f);
+    if ((v.type == JV_STRING || v.type == JV_BIGINT) && parse_number(v, 10, false, &f, &i)) return jv_float(f);
     return jarg(a, 0, "default", jv_float(0));
 }
 
@@ -310,10 +418,17 @@ static struct jv f_round(struct jev *e, struct jv v, const struct jargs *a)
     if (!jv_number(v)) jfail(e, "type %s doesn't define __round__ method", jv_type_name(v));
     if (precision < -300 || precision > 300) jfail(e, "a precision of %lld", (long long)precision);
     double f = jv_to_double(v), scale = pow(10, (double)precision);
-    if (jv_is(method, "ceil")) return jv_float(ceil(f * scale) / scale);
-    if (jv_is(method, "floor")) return jv_float(floor(f * scale) / scale);
+    if (jv_is(method, "ceil")) return jv_float((ceil(f * scale) + 0.0) / scale); /* + 0.0: Python's are integers, which have no -0 */
+    if (jv_is(method, "floor")) return jv_float((floor(f * scale) + 0.0) / scale);
     if (!jv_is(method, "common")) jfail(e, "method must be common, ceil or floor");
-    if (v.type != JV_FLOAT) return v;
+    if (v.type != JV_FLOAT && precision < 0 && precision > -19) { /* an int stays one, halves go to the even ten */
+        int64_t ten = 1, i = jinteger(v), r, down;
+        for (int64_t k = precision; k < 0; k++) ten *= 10;
+        r = i % ten < 0 ? i % ten + ten : i % ten;
+        down = i - r;
+        return jbinary(e, JOP_ADD, jv_int(down), jv_int(r > ten / 2 || (r == ten / 2 && down / ten % 2 != 0) ? ten : 0));
+    }
+    if (v.type != JV_FLOAT) return precision < 0 ? jv_int(0) : jv_int(jinteger(v));
     if (precision < 0) return jv_float(rint(f * scale) / scale);
     if (fabs(f) > 1e17) return v;
     snprintf(digits, sizeof digits, "%.*f", (int)precision, f); /* rounds the exact value, halves to even, as Python */
@@ -444,8 +559,15 @@ static struct jv f_sort(struct jev *e, struct jv v, const struct jargs *a)
 {
     bool reverse = jv_truth(jarg(a, 0, "reverse", jv_bool(false))), sensitive = jv_truth(jarg(a, 1, "case_sensitive", jv_bool(false)));
     struct jv attribute = jarg(a, 2, "attribute", jv_none()), out = copy_of(e, jiterate(e, v), JV_A_LIST), keys = jv_new_list(&e->pool, JV_A_LIST, out.list->n);
+    bool several = attribute.type == JV_STRING && memchr(attribute.s, ',', attribute.len) != NULL;
+    struct jv names = several ? text(e, attribute, "split", &(struct jargs){.at = &(struct jv){.type = JV_STRING, .len = 1, .s = ","}, .n = 1}) : jv_new_list(&e->pool, JV_A_LIST, 1);
 
-    for (uint32_t i = 0; i < out.list->n; i++) jpush(e, keys, key_of(e, out.list->items[i], attribute, sensitive));
+    if (!several) jpush(e, names, attribute);
+    for (uint32_t i = 0; i < out.list->n; i++) { /* compared as lists: equal parts need no order */
+        struct jv key = jv_new_list(&e->pool, JV_A_LIST, names.list->n);
+        for (uint32_t k = 0; k < names.list->n; k++) jpush(e, key, key_of(e, out.list->items[i], names.list->items[k], sensitive));
+        jpush(e, keys, key);
+    }
     sort_by(e, out, keys, reverse);
     return out;
 }
@@ -495,6 +617,7 @@ static struct jv f_unique(struct jev *e, struct jv v, const struct jargs *a)
 
     for (uint32_t i = 0; i < l->n; i++) {
         struct jv key = key_of(e, l->items[i], attribute, sensitive);
+        if (key.type == JV_DICT || (key.type == JV_LIST && key.kind == JV_A_LIST)) jfail(e, "unhashable type: '%s'", jv_type_name(key));
         if (jcontains(e, seen, key)) continue;
         jpush(e, seen, key);
         jpush(e, out, l->items[i]);
@@ -510,14 +633,14 @@ static struct jv f_groupby(struct jev *e, struct jv v, const struct jargs *a)
 
     for (uint32_t i = 0; i < items.list->n; i++) {
         struct jv key = part(e, items.list->items[i], attribute);
-        if (key.type == JV_UNDEFINED) key = fallback;
+        if (key.type == JV_UNDEFINED && fallback.type != JV_NONE) key = fallback;
         jpush(e, keys, key_of(e, key, jv_none(), sensitive));
     }
     sort_by(e, items, keys, false);
     for (uint32_t i = 0, k; i < items.list->n; i = k) {
         struct jv pair = jv_new_list(&e->pool, JV_A_TUPLE, 2), group = jv_new_list(&e->pool, JV_A_LIST, 0), key = part(e, items.list->items[i], attribute);
         for (k = i; k < items.list->n && jv_equal(keys.list->items[k], keys.list->items[i]); k++) jpush(e, group, items.list->items[k]);
-        jpush(e, pair, key.type == JV_UNDEFINED ? fallback : key);
+        jpush(e, pair, key.type == JV_UNDEFINED && fallback.type != JV_NONE ? fallback : key);
         jpush(e, pair, group);
         jpush(e, out, pair);
     }
@@ -552,7 +675,7 @@ static struct jv f_slice(struct jev *e, struct jv v, const struct jargs *a)
         struct jv row = jv_new_list(&e->pool, JV_A_LIST, 0);
         int64_t n = l->n / slices + (s < l->n % slices);
         for (int64_t k = 0; k < n; k++) jpush(e, row, l->items[at++]);
-        if (fill.type != JV_NONE && l->n % slices != 0 && s >= l->n % slices) jpush(e, row, fill);
+        if (fill.type != JV_NONE && s >= l->n % slices) jpush(e, row, fill);
         jpush(e, out, row);
     }
     return out;
@@ -641,14 +764,21 @@ static const struct {
     filter_fn *call;
 } filters[] = {
     {"abs", f_abs}, {"attr", f_attr}, {"batch", f_batch}, {"capitalize", f_capitalize}, {"center", f_center}, {"count", f_length}, {"d", f_default},
-    {"default", f_default}, {"dictsort", f_dictsort}, {"e", f_escape}, {"escape", f_escape}, {"first", f_first}, {"float", f_float},
+    {"default", f_default}, {"dictsort", f_dictsort}, {"e", f_escape}, {"escape", f_escape}, {"filesizeformat", f_filesizeformat}, {"first", f_first}, {"float", f_float},
     {"forceescape", f_forceescape}, {"format", f_format}, {"from_json", f_from_json}, {"fromjson", f_from_json}, {"groupby", f_groupby}, {"indent", f_indent},
     {"int", f_int}, {"items", f_items}, {"join", f_join}, {"last", f_last}, {"length", f_length}, {"list", f_list}, {"lower", f_lower}, {"map", f_map},
     {"max", f_max}, {"min", f_min}, {"pprint", f_pprint}, {"reject", f_reject}, {"rejectattr", f_rejectattr}, {"replace", f_replace}, {"reverse", f_reverse},
     {"round", f_round}, {"safe", f_safe}, {"select", f_select}, {"selectattr", f_selectattr}, {"slice", f_slice}, {"sort", f_sort}, {"string", f_string},
     {"sum", f_sum}, {"title", f_title}, {"tojson", f_tojson}, {"trim", f_trim}, {"truncate", f_truncate}, {"unique", f_unique}, {"upper", f_upper},
-    {"urlencode", f_urlencode}, {"wordcount", f_wordcount},
+    {"urlencode", f_urlencode}, {"wordcount", f_wordcount}, {"xmlattr", f_xmlattr},
 };
+
+bool jfilter_is(const char *name)
+{
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+        if (strcmp(filters[i].name, name) == 0) return true;
+    return false;
+}
 
 struct jv jfilter(struct jev *e, const char *name, struct jv v, const struct jargs *a)
 {

@@ -1,6 +1,8 @@
 /* Functions of the language and of transformers, and the two ways of formatting. */
 #include "train/text/jinja_eval.h"
 
+#include "kernels/base/utf8.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +78,7 @@ static struct jv g_namespace(struct jev *e, const struct jargs *a)
 {
     struct jv out = dict_of(e, a);
 
+    for (uint32_t i = 0; i < out.dict->n; i++) jnamespace_name(e, out.dict->keys[i]);
     out.type = JV_NAMESPACE;
     return out;
 }
@@ -117,13 +120,14 @@ const struct jv_function *jfunction(const char *name)
 
 /* ---- formatting ---- */
 
-/* [[fill]align][sign][0][width][,][.precision][type] */
+/* [[fill]align][sign][#][0][width][, or _][.precision][type] */
 struct spec {
     char fill[4];
     int fill_len;
     char align; /* < > ^ =; 0: as the type has it */
     char sign;  /* + space; 0: minus only */
-    bool alternate, comma;
+    bool alternate;
+    char group; /* what stands between thousands: , or _; 0: nothing */
     int64_t width, precision; /* precision -1: none */
     char type;  /* 0: none */
 };
@@ -154,45 +158,93 @@ static void add_padded(struct jev *e, const struct spec *s, const char *sign, co
     for (int64_t i = 0; align != '=' && i < more - before; i++) buf_add(e->out, s->fill, (size_t)s->fill_len);
 }
 
-/* "1234567.5" with commas. */
-static void add_commas(char *text, size_t size)
+/* "1234567.5" with a comma or _ between the thousands; behind a prefix as 0x, of four digits each. */
+static void add_groups(char *text, size_t size, char group, size_t prefix, size_t every)
 {
-    size_t n = strlen(text), whole = strcspn(text, ".e");
+    size_t n = strlen(text);
 
-    for (size_t at = whole; at > 3 && n + 1 < size; at -= 3) {
-        memmove(text + at - 3 + 1, text + at - 3, n - (at - 3) + 1);
-        text[at - 3] = ',';
+    for (size_t at = strcspn(text, ".e%"); at > prefix + every && n + 1 < size; at -= every) {
+        memmove(text + at - every + 1, text + at - every, n - (at - every) + 1);
+        text[at - every] = group;
         n++;
     }
 }
 
+/* |v| in base 2, 8, 10 or 16. */
+static void integer_text(char *text, size_t size, const struct spec *s, char type, uint64_t i)
+{
+    char bits[65], format[8], *b = bits + sizeof bits - 1;
+
+    if (type == 'b') {
+        *b = 0;
+        do *--b = (char)('0' + (i & 1));
+        while ((i >>= 1) > 0);
+        snprintf(text, size, "%s", b);
+    } else {
+        snprintf(format, sizeof format, "%%ll%c", type == 'd' || type == 'n' ? 'u' : type);
+        snprintf(text, size, format, (unsigned long long)i);
+    }
+    if (s->alternate && strchr("xXob", type) != NULL) {
+        memmove(text + 2, text, strlen(text) + 1);
+        text[0] = '0';
+        text[1] = type;
+    }
+}
+
+/* A float without a type but with a precision: as g, but never without a point. */
+static void plain_float(char *text, size_t size, double f, int64_t precision)
+{
+    int digits = precision == 0 ? 1 : (int)precision;
+
+    snprintf(text, size, "%.*e", digits - 1, f);
+    char *e = strchr(text, 'e');
+    if (e == NULL) return; /* inf, nan */
+    int exponent = atoi(e + 1);
+    if (exponent >= -4 && exponent < digits - 1) {
+        snprintf(text, size, "%.*g", digits, f);
+        if (strchr(text, '.') == NULL) strcat(text, ".0");
+        return;
+    }
+    char *end = e;
+    if (digits > 1)
+        while (end[-1] == '0' || end[-1] == '.')
+            if (*--end == '.') break;
+    memmove(end, e, strlen(e) + 1);
+}
+
 static void add_number(struct jev *e, const struct spec *s, struct jv v)
 {
-    char text[700], format[16];
+    char text[1100], format[16];
     bool whole = v.type != JV_FLOAT;
-    char type = s->type ? s->type : whole ? 'd' : 'r';
+    char type = s->type && s->type != 'n' ? s->type : whole ? 'd' : s->type == 'n' ? 'g' : 'r';
     bool negative = v.type == JV_FLOAT ? signbit(v.f) : jinteger(v) < 0;
     const char *sign = negative ? "-" : s->sign == '+' ? "+" : s->sign == ' ' ? " " : "";
 
-    if (strchr("dxXobci", type) != NULL && !whole) jfail(e, "Unknown format code '%c' for object of type 'float'", type);
-    if (strchr("dixXo", type) != NULL) {
-        uint64_t i = negative ? 0 - (uint64_t)jinteger(v) : (uint64_t)jinteger(v);
-        snprintf(format, sizeof format, "%%%sll%c", s->alternate ? "#" : "", type == 'd' || type == 'i' ? 'u' : type);
-        snprintf(text, sizeof text, format, (unsigned long long)i);
+    if (strchr("dxXobc", type) != NULL && !whole) jfail(e, "Unknown format code '%c' for object of type 'float'", type);
+    if (strchr("dxXob", type) != NULL) {
+        integer_text(text, sizeof text, s, type, negative ? 0 - (uint64_t)jinteger(v) : (uint64_t)jinteger(v));
+    } else if (type == 'c') {
+        if (jinteger(v) < 0 || jinteger(v) > 0x10FFFF || (jinteger(v) & ~0x7FFLL) == 0xD800) jfail(e, "%%c arg not in range(0x110000)");
+        text[utf8_encode((uint32_t)jinteger(v), text)] = 0;
+        add_padded(e, s, "", text, strlen(text), '<');
+        return;
     } else if (strchr("feEFgG%", type) != NULL) {
         double f = fabs(jv_to_double(v)) * (type == '%' ? 100 : 1);
         snprintf(format, sizeof format, "%%.*%c", type == '%' ? 'f' : type);
         snprintf(text, sizeof text, format, (int)(s->precision < 0 ? 6 : s->precision < 300 ? s->precision : 300), f);
         if (type == '%') strcat(text, "%");
-    } else if (type == 'r' || type == 's') {
+    } else if (type == 'r' && s->precision >= 0) {
+        plain_float(text, sizeof text, fabs(v.f), s->precision < 300 ? s->precision : 300);
+    } else if (type == 'r') {
         struct buf b = {0};
         jv_add_float(&b, fabs(v.f));
         snprintf(text, sizeof text, "%s", b.data);
         buf_free(&b);
     } else {
-        jfail(e, "Unknown format code '%c'", type);
+        jfail(e, "Unknown format code '%c' for object of type '%s'", type, jv_type_name(v));
     }
-    if (s->comma) add_commas(text, sizeof text);
+    bool based = strchr("xXob", type) != NULL;
+    if (s->group != 0) add_groups(text, sizeof text, s->group, based && s->alternate ? 2 : 0, based ? 4 : 3);
     add_padded(e, s, sign, text, strlen(text), '>');
 }
 
@@ -209,6 +261,22 @@ static struct jv representation(struct jev *e, struct jv v)
 
     jv_add_repr(&b, v);
     return jtake(e, &b);
+}
+
+/* A representation with all that is not ASCII escaped. */
+static struct jv ascii(struct jev *e, struct jv v)
+{
+    size_t begin = jtext_begin(e);
+
+    for (size_t i = 0, n; i < v.len; i += n) {
+        uint32_t cp = 0;
+        n = (size_t)utf8_decode(v.s + i, v.len - i, &cp);
+        if (cp < 0x80) buf_addc(e->out, (char)cp);
+        else if (cp < 0x100) buf_addf(e->out, "\\x%02x", cp);
+        else if (cp < 0x10000) buf_addf(e->out, "\\u%04x", cp);
+        else buf_addf(e->out, "\\U%08x", cp);
+    }
+    return jtext_end(e, begin);
 }
 
 /* One conversion of "%..." at *p, which stands behind the percent sign. */
@@ -248,11 +316,13 @@ static void percent(struct jev *e, const char **p, const char *end, struct jv ar
         (*p)++;
         s.precision = read_int(e, p, end);
     }
+    while (*p < end && **p != 0 && strchr("hlL", **p) != NULL) (*p)++;
     if (*p == end) jfail(e, "incomplete format");
     s.type = *(*p)++;
-    if (s.type == 's' || s.type == 'r') {
+    if (s.type == 's' || s.type == 'r' || s.type == 'a' || (s.type == 'c' && v.type == JV_STRING && jv_length(v.s, v.len) == 1)) {
         if (s.align == '=') s.align = '>';
         if (s.type == 'r') v = representation(e, v);
+        if (s.type == 'a') v = ascii(e, representation(e, v));
         add_text(e, &s, jstr(e, v));
         return;
     }
@@ -261,7 +331,8 @@ static void percent(struct jev *e, const char **p, const char *end, struct jv ar
         if (!(fabs(v.f) < 9e18)) jfail(e, "an integer beyond 64 bits");
         v = jv_int((int64_t)v.f);
     }
-    if (s.type == 'u') s.type = 'd';
+    if (s.type == 'u' || s.type == 'i') s.type = 'd';
+    if (strchr("dxXocfFeEgG", s.type) == NULL) jfail(e, "unsupported format character '%c'", s.type);
     add_number(e, &s, v);
 }
 
@@ -281,8 +352,8 @@ struct jv jformat_percent(struct jev *e, struct jv format, struct jv args)
             percent(e, &p, end, args, &used);
         }
     }
-    bool many = args.type == JV_LIST && args.kind == JV_A_TUPLE;
-    if (used != UINT32_MAX && used < (many ? args.list->n : 1) && args.type != JV_DICT) jfail(e, "not all arguments converted during string formatting");
+    bool many = args.type == JV_LIST && args.kind == JV_A_TUPLE, indexed = args.type == JV_DICT || (args.type == JV_LIST && args.kind <= JV_A_RANGE && !many);
+    if (used != UINT32_MAX && used < (many ? args.list->n : 1) && !indexed) jfail(e, "not all arguments converted during string formatting");
     return jtext_end(e, begin);
 }
 
@@ -296,7 +367,9 @@ static struct jv field_value(struct jev *e, const char *p, const char *end, cons
     bool number = p > start;
     for (const char *c = start; c < p; c++) number &= *c >= '0' && *c <= '9';
     if (p == start || number) {
+        if (*automatic == UINT32_MAX ? p == start : *automatic > 0 && p > start) jfail(e, "format: {} and {0} cannot stand together");
         uint32_t i = p == start ? (*automatic)++ : (uint32_t)strtoul(start, NULL, 10);
+        if (p > start) *automatic = UINT32_MAX;
         if (i >= a->n) jfail(e, "Replacement index %u out of range for positional args tuple", i);
         v = a->at[i];
     } else {
@@ -339,7 +412,7 @@ static struct spec read_spec(struct jev *e, const char *p, const char *end)
         p++;
     }
     s.width = read_int(e, &p, end);
-    if (p < end && *p == ',') s.comma = true, p++;
+    if (p < end && (*p == ',' || *p == '_')) s.group = *p++;
     if (p < end && *p == '.') {
         p++;
         s.precision = read_int(e, &p, end);
@@ -349,6 +422,8 @@ static struct spec read_spec(struct jev *e, const char *p, const char *end)
     return s;
 }
 
+static void braces(struct jev *e, const char *p, const char *end, const struct jargs *a, uint32_t *automatic, bool outermost);
+
 static void replacement_field(struct jev *e, const char *p, const char *end, const struct jargs *a, uint32_t *automatic)
 {
     const char *name_end = p;
@@ -357,31 +432,42 @@ static void replacement_field(struct jev *e, const char *p, const char *end, con
     struct jv v = field_value(e, p, name_end, a, automatic);
     p = name_end;
     if (p < end && *p == '!') {
-        v = p + 1 < end && p[1] == 'r' ? representation(e, v) : jstr(e, v);
+        char how = p + 1 < end ? p[1] : 0;
+        if (how != 'r' && how != 's' && how != 'a') jfail(e, "format: expected !r, !s or !a");
+        v = how == 's' ? jstr(e, v) : representation(e, v);
+        if (how == 'a') v = ascii(e, v);
         p += 2;
     }
     if (p < end && *p == ':') p++;
+    if (p < end && memchr(p, '{', (size_t)(end - p)) != NULL) { /* fields inside of the specification */
+        size_t begin = jtext_begin(e);
+        braces(e, p, end, a, automatic, false);
+        struct jv inner = jtext_end(e, begin);
+        p = inner.s;
+        end = p + inner.len;
+    }
     struct spec s = p < end ? read_spec(e, p, end) : (struct spec){.fill = " ", .fill_len = 1, .precision = -1};
-    bool number = jv_number(v) && v.type != JV_BOOL;
-    if (number && p < end) add_number(e, &s, v);
+    if (jv_number(v) && p < end) add_number(e, &s, v);
+    else if (p < end && v.type != JV_STRING) jfail(e, "unsupported format string passed to %s.__format__", jv_type_name(v));
     else if (s.type != 0 && s.type != 's') jfail(e, "Unknown format code '%c' for object of type '%s'", s.type, jv_type_name(v));
     else add_text(e, &s, jstr(e, v));
 }
 
-struct jv jformat_braces(struct jev *e, struct jv format, const struct jargs *a)
+static void braces(struct jev *e, const char *p, const char *end, const struct jargs *a, uint32_t *automatic, bool outermost)
 {
-    const char *p = format.s, *end = format.s + format.len;
-    size_t begin = jtext_begin(e);
-    uint32_t automatic = 0;
-
     while (p < end) {
-        if ((*p == '{' || *p == '}') && p + 1 < end && p[1] == *p) {
+        if (outermost && (*p == '{' || *p == '}') && p + 1 < end && p[1] == *p) {
             buf_addc(e->out, *p);
             p += 2;
         } else if (*p == '{') {
-            const char *close = memchr(p, '}', (size_t)(end - p));
-            if (close == NULL) jfail(e, "expected '}' before end of string");
-            replacement_field(e, p + 1, close, a, &automatic);
+            const char *close = p + 1;
+            for (int depth = 1; close < end; close++) {
+                depth += (*close == '{') - (*close == '}');
+                if (depth == 0) break;
+                if (depth > 2) jfail(e, "Max string recursion exceeded");
+            }
+            if (close == end) jfail(e, "expected '}' before end of string");
+            replacement_field(e, p + 1, close, a, automatic);
             p = close + 1;
         } else if (*p == '}') {
             jfail(e, "Single '}' encountered in format string");
@@ -389,5 +475,13 @@ struct jv jformat_braces(struct jev *e, struct jv format, const struct jargs *a)
             buf_addc(e->out, *p++);
         }
     }
+}
+
+struct jv jformat_braces(struct jev *e, struct jv format, const struct jargs *a)
+{
+    size_t begin = jtext_begin(e);
+    uint32_t automatic = 0;
+
+    braces(e, format.s, format.s + format.len, a, &automatic, true);
     return jtext_end(e, begin);
 }

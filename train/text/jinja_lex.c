@@ -57,6 +57,17 @@ static bool starts(const struct lexer *x, size_t at, const char *what)
     return x->len - at >= n && memcmp(x->s + at, what, n) == 0;
 }
 
+/* Where the white space character begins that ends at `at`, which is above begin; `at`: another character ends there. */
+static size_t last_space(const struct lexer *x, size_t begin, size_t at)
+{
+    size_t c = at - 1;
+    uint32_t cp = 0;
+
+    while (c > begin && ((unsigned char)x->s[c] & 0xC0) == 0x80) c--;
+    utf8_decode(x->s + c, at - c, &cp);
+    return jv_space(cp) ? c : at;
+}
+
 /* The end of text [begin, end) once a tag with modifier `sign` follows: '-' takes all white space before it; lstrip_blocks takes spaces that are alone
  * on the tag's line. */
 static size_t trimmed(const struct lexer *x, size_t begin, size_t end, char sign, bool block)
@@ -64,18 +75,15 @@ static size_t trimmed(const struct lexer *x, size_t begin, size_t end, char sign
     size_t at = end;
 
     if (sign == '-') {
-        while (at > begin) {
-            size_t c = at - 1;
-            uint32_t cp = 0;
-            while (c > begin && ((unsigned char)x->s[c] & 0xC0) == 0x80) c--;
-            utf8_decode(x->s + c, at - c, &cp);
-            if (!jv_space(cp)) break;
-            at = c;
-        }
+        for (size_t c; at > begin && (c = last_space(x, begin, at)) < at;) at = c;
         return at;
     }
     if (sign == '+' || !block) return end;
-    while (at > begin && x->s[at - 1] != '\n' && isspace((unsigned char)x->s[at - 1])) at--;
+    while (at > begin && x->s[at - 1] != '\n') {
+        size_t c = last_space(x, begin, at);
+        if (c == at) break;
+        at = c;
+    }
     bool alone = at > begin ? x->s[at - 1] == '\n' : x->line_start;
     return alone ? at : end;
 }
@@ -100,7 +108,7 @@ static void passed(struct lexer *x, size_t end)
 
 /* ---- inside of tags ---- */
 
-static void lex_string(struct lexer *x, size_t end)
+static enum pawl_status lex_string(struct lexer *x, size_t end)
 {
     struct buf b = {0};
 
@@ -126,7 +134,10 @@ static void lex_string(struct lexer *x, size_t end)
                 char d = x->s[k] | 0x20;
                 cp = cp * (digits > 0 ? 16 : 8) + (uint32_t)(d >= 'a' ? d - 'a' + 10 : d - '0');
             }
-            if (cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF)) cp = 0xFFFD;
+            if (cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF) || (digits > 0 && k < stop)) {
+                buf_free(&b);
+                return fail(x, "an escape in this string is no character");
+            }
             buf_add(&b, utf8, (size_t)utf8_encode(cp, utf8));
             i = k;
         } else {
@@ -136,6 +147,7 @@ static void lex_string(struct lexer *x, size_t end)
     }
     add(x, JT_STRING, pool_strndup(x->pool, b.data ? b.data : "", b.len), b.len);
     buf_free(&b);
+    return PAWL_OK;
 }
 
 static size_t digits_end(const struct lexer *x, size_t at, int (*is)(int))
@@ -209,7 +221,8 @@ static enum pawl_status lex_inside(struct lexer *x, const char *close, bool bloc
             size_t i = x->at + 1;
             while (i < x->len && x->s[i] != c) i += x->s[i] == '\\' ? 2 : 1;
             if (i >= x->len) return fail(x, "this string has no end");
-            lex_string(x, i);
+            enum pawl_status st = lex_string(x, i);
+            if (st != PAWL_OK) return st;
             go(x, i + 1);
             continue;
         }

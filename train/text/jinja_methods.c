@@ -11,25 +11,33 @@ typedef struct jv method_fn(struct jev *e, struct jv self, const struct jargs *a
 
 /* ---- case ---- */
 
-enum letter_case { LOWER, UPPER };
+enum letter_case { LOWER, UPPER, TITLE };
 
-/* Adds the character in the other case; the few that become several are Unicode's SpecialCasing without conditions. */
+/* Adds the character in another case. One that becomes several capitals (Unicode's SpecialCasing without conditions) is the capitals of its case folding. */
 static void add_cased(struct buf *out, const char *s, size_t n, enum letter_case to)
 {
+    static utf8proc_int32_t (*const simple[])(utf8proc_int32_t) = {[LOWER] = utf8proc_tolower, [UPPER] = utf8proc_toupper, [TITLE] = utf8proc_totitle};
     uint32_t cp = 0;
     char utf8[4];
+    utf8proc_int32_t folded[8];
 
     utf8_decode(s, n, &cp);
-    if (to == UPPER && cp == 0xDF) {
-        buf_adds(out, "SS");
-        return;
-    }
+    uint32_t c = (uint32_t)simple[to]((utf8proc_int32_t)cp);
     if (to == LOWER && cp == 0x130) {
         buf_adds(out, "i\xcc\x87");
         return;
     }
-    uint32_t c = (uint32_t)(to == UPPER ? utf8proc_toupper((utf8proc_int32_t)cp) : utf8proc_tolower((utf8proc_int32_t)cp));
-    buf_add(out, utf8, (size_t)utf8_encode(c, utf8));
+    int last = UTF8PROC_BOUNDCLASS_START;
+    bool single = to == LOWER || cp < 0x80 || (c != cp && to == TITLE) || utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LU;
+    utf8proc_ssize_t k = single ? 1 : utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 8, UTF8PROC_CASEFOLD, &last);
+    if (k < 2 || k > 8) {
+        buf_add(out, utf8, (size_t)utf8_encode(c, utf8));
+        return;
+    }
+    for (utf8proc_ssize_t i = 0; i < k; i++) {
+        c = (uint32_t)(to == TITLE && i > 0 ? folded[i] : utf8proc_toupper(folded[i]));
+        buf_add(out, utf8, (size_t)utf8_encode(c, utf8));
+    }
 }
 
 /* A capital sigma is a final one behind a letter and not before one. */
@@ -57,7 +65,7 @@ static struct jv recase(struct jev *e, struct jv v, enum letter_case rest, bool 
         unsigned c = unicode_class_at(v.s, v.len, i, &k);
         n = (size_t)k;
         if (rest == LOWER && !(first_up && begins) && final_sigma(v, i)) buf_adds(e->out, "\xcf\x82");
-        else add_cased(e->out, v.s + i, n, first_up && begins ? UPPER : rest);
+        else add_cased(e->out, v.s + i, n, first_up && begins ? TITLE : rest);
         begins = every_word && !(c & UC_LETTER);
     }
     return jtext_end(e, begin);
@@ -75,8 +83,26 @@ static struct jv s_swapcase(struct jev *e, struct jv v, const struct jargs *a)
     for (size_t i = 0; i < v.len;) {
         int n;
         unsigned c = unicode_class_at(v.s, v.len, i, &n);
-        add_cased(e->out, v.s + i, (size_t)n, c & UC_UPPER ? LOWER : UPPER);
+        if (final_sigma(v, i)) buf_adds(e->out, "\xcf\x82");
+        else add_cased(e->out, v.s + i, (size_t)n, c & UC_UPPER ? LOWER : UPPER);
         i += (size_t)n;
+    }
+    return jtext_end(e, begin);
+}
+
+static struct jv s_casefold(struct jev *e, struct jv v, const struct jargs *a)
+{
+    size_t begin = jtext_begin(e);
+    char utf8[4];
+
+    jsteps(e, v.len / 8);
+    for (size_t i = 0, n; i < v.len; i += n) {
+        utf8proc_int32_t folded[8];
+        uint32_t cp = 0;
+        int last = UTF8PROC_BOUNDCLASS_START;
+        n = (size_t)utf8_decode(v.s + i, v.len - i, &cp);
+        utf8proc_ssize_t k = utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 8, UTF8PROC_CASEFOLD, &last);
+        for (utf8proc_ssize_t j = 0; j < k && j < 8; j++) buf_add(e->out, utf8, (size_t)utf8_encode((uint32_t)folded[j], utf8));
     }
     return jtext_end(e, begin);
 }
@@ -120,16 +146,35 @@ static struct jv s_rstrip(struct jev *e, struct jv v, const struct jargs *a) { r
 static bool begins(struct jv v, struct jv with) { return v.len >= with.len && memcmp(v.s, with.s, with.len) == 0; }
 static bool ends(struct jv v, struct jv with) { return v.len >= with.len && memcmp(v.s + v.len - with.len, with.s, with.len) == 0; }
 
+/* The part of v that arguments 1 and 2 (start and end, in code points, negative ones from the end) leave; false: start lies behind the end of v. */
+static bool window(struct jev *e, struct jv v, const struct jargs *a, size_t *begin, size_t *end)
+{
+    *begin = 0;
+    *end = v.len;
+    if (a->n < 2) return true;
+    int64_t n = (int64_t)jv_length(v.s, v.len), from = jarg_int(e, a, 1, NULL, 0), to = jarg_int(e, a, 2, NULL, n);
+    if (from < 0) from = from + n < 0 ? 0 : from + n;
+    if (to < 0) to = to + n < 0 ? 0 : to + n;
+    *begin = jv_offset(v.s, v.len, (size_t)from);
+    *end = jv_offset(v.s, v.len, (size_t)to);
+    jsteps(e, v.len / 8);
+    return from <= n && from <= to;
+}
+
 /* One string, or any of a tuple. */
 static struct jv any_end(struct jev *e, struct jv v, const struct jargs *a, bool (*is)(struct jv, struct jv))
 {
     struct jv with = jarg(a, 0, NULL, jv_none());
+    size_t begin, end;
 
+    bool inside = window(e, v, a, &begin, &end);
+    v = inside ? jv_string(v.s + begin, end - begin) : v;
+    if (with.type == JV_STRING && !inside) return jv_bool(false);
     if (with.type == JV_STRING) return jv_bool(is(v, with));
     if (with.type != JV_LIST || with.kind != JV_A_TUPLE) jfail(e, "first arg must be str or a tuple of str, not %s", jv_type_name(with));
     for (uint32_t i = 0; i < with.list->n; i++) {
         if (with.list->items[i].type != JV_STRING) jfail(e, "a tuple of str is expected, found %s in it", jv_type_name(with.list->items[i]));
-        if (is(v, with.list->items[i])) return jv_bool(true);
+        if (inside && is(v, with.list->items[i])) return jv_bool(true);
     }
     return jv_bool(false);
 }
@@ -168,11 +213,11 @@ static const char *search_back(struct jv v, size_t end, struct jv what)
 static struct jv find(struct jev *e, struct jv v, const struct jargs *a, bool back, bool must)
 {
     struct jv what = jarg_string(e, a, 0, "sub");
-    int64_t from = jarg_int(e, a, 1, "start", 0);
-    size_t begin = jv_offset(v.s, v.len, from > 0 ? (size_t)from : 0);
+    size_t begin, end;
 
+    bool inside = window(e, v, a, &begin, &end);
     jsteps(e, v.len / 16 + (back ? v.len : 0));
-    const char *hit = back ? search_back(v, v.len, what) : search(v, begin, what);
+    const char *hit = !inside ? NULL : back ? search_back(v, end, what) : search(jv_string(v.s, end), begin, what);
     if (hit != NULL && (size_t)(hit - v.s) < begin) hit = NULL;
     if (hit == NULL && must) jfail(e, "substring not found");
     return jv_int(hit ? (int64_t)jv_length(v.s, (size_t)(hit - v.s)) : -1);
@@ -187,7 +232,10 @@ static struct jv s_count(struct jev *e, struct jv v, const struct jargs *a)
 {
     struct jv what = jarg_string(e, a, 0, "sub");
     int64_t n = 0;
+    size_t begin, end;
 
+    if (!window(e, v, a, &begin, &end)) return jv_int(0);
+    v = jv_string(v.s + begin, end - begin);
     jsteps(e, v.len / 16);
     if (what.len == 0) return jv_int((int64_t)jv_length(v.s, v.len) + 1);
     for (const char *p = v.s; (p = search(v, (size_t)(p - v.s), what)) != NULL; p += what.len) n++;
@@ -245,8 +293,7 @@ static struct jv split_spaces(struct jev *e, struct jv v, int64_t most)
     for (size_t at = skip_spaces(v, 0, true), end; at < v.len; at = skip_spaces(v, end, true)) {
         end = skip_spaces(v, at, false);
         if (most >= 0 && (int64_t)out.list->n >= most) {
-            struct jv rest = strip(e, jv_string(v.s + at, v.len - at), &(struct jargs){0}, false, true);
-            jpush(e, out, rest);
+            push_part(e, out, v.s + at, v.len - at); /* white space at the end stays */
             break;
         }
         push_part(e, out, v.s + at, end - at);
@@ -418,8 +465,85 @@ static struct jv all(struct jv v, unsigned classes)
 }
 
 static struct jv s_isalpha(struct jev *e, struct jv v, const struct jargs *a) { return all(v, UC_LETTER); }
-static struct jv s_isdigit(struct jev *e, struct jv v, const struct jargs *a) { return all(v, UC_NUMBER); }
+static struct jv s_isnumeric(struct jev *e, struct jv v, const struct jargs *a) { return all(v, UC_NUMBER); }
 static struct jv s_isalnum(struct jev *e, struct jv v, const struct jargs *a) { return all(v, UC_LETTER | UC_NUMBER); }
+
+/* Decimal digits; with others, also those in circles, brackets or raised (Numeric_Type=Digit). */
+static struct jv digits(struct jv v, bool others)
+{
+    static const uint32_t ranges[][2] = {
+        {0xB2, 0xB3}, {0xB9, 0xB9}, {0x1369, 0x1371}, {0x19DA, 0x19DA}, {0x2070, 0x2070}, {0x2074, 0x2079}, {0x2080, 0x2089}, {0x2460, 0x2468}, {0x2474, 0x247C},
+        {0x2488, 0x2490}, {0x24EA, 0x24EA}, {0x24F5, 0x24FD}, {0x24FF, 0x24FF}, {0x2776, 0x277E}, {0x2780, 0x2788}, {0x278A, 0x2792}, {0x10A40, 0x10A43},
+        {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A},
+    };
+
+    for (size_t i = 0, n; i < v.len; i += n) {
+        uint32_t cp = 0;
+        n = (size_t)utf8_decode(v.s + i, v.len - i, &cp);
+        bool good = utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_ND;
+        for (size_t k = 0; others && k < sizeof ranges / sizeof *ranges; k++) good |= cp >= ranges[k][0] && cp <= ranges[k][1];
+        if (!good) return jv_bool(false);
+    }
+    return jv_bool(v.len > 0);
+}
+
+static struct jv s_isdecimal(struct jev *e, struct jv v, const struct jargs *a) { return digits(v, false); }
+static struct jv s_isdigit(struct jev *e, struct jv v, const struct jargs *a) { return digits(v, true); }
+
+static struct jv s_isprintable(struct jev *e, struct jv v, const struct jargs *a)
+{
+    for (size_t i = 0, n; i < v.len; i += n) {
+        uint32_t cp = 0;
+        n = (size_t)utf8_decode(v.s + i, v.len - i, &cp);
+        if (!jv_printable(cp)) return jv_bool(false);
+    }
+    return jv_bool(true);
+}
+
+static struct jv s_isidentifier(struct jev *e, struct jv v, const struct jargs *a)
+{
+    int n;
+
+    return jv_bool(v.len > 0 && (v.s[0] == '_' || (unicode_class_at(v.s, v.len, 0, &n) & UC_LETTER)) && all(v, UC_WORD).b);
+}
+
+/* Every run of letters with a case begins with a capital, which stands nowhere else. */
+static struct jv s_istitle(struct jev *e, struct jv v, const struct jargs *a)
+{
+    bool inside = false, any = false;
+
+    for (size_t i = 0; i < v.len;) {
+        int n;
+        unsigned c = unicode_class_at(v.s, v.len, i, &n);
+        if ((c & UC_UPPER && inside) || (c & UC_LOWER && !inside)) return jv_bool(false);
+        inside = (c & (UC_UPPER | UC_LOWER)) != 0;
+        any |= inside;
+        i += (size_t)n;
+    }
+    return jv_bool(any);
+}
+
+static struct jv s_expandtabs(struct jev *e, struct jv v, const struct jargs *a)
+{
+    int64_t size = jarg_int(e, a, 0, "tabsize", 8), column = 0;
+    size_t begin = jtext_begin(e);
+
+    if (size > 1000) jfail(e, "expandtabs: a tab of %lld columns", (long long)size);
+    jsteps(e, v.len);
+    for (size_t i = 0; i < v.len; i++) {
+        char c = v.s[i];
+        if (c == '\t') {
+            for (int64_t k = size > 0 ? size - column % size : 0; k > 0; k--, column++) buf_addc(e->out, ' ');
+            if (e->out->len > JINJA_MAX_OUTPUT) jfail(e, "a string of more than 256 MiB");
+            continue;
+        }
+        buf_addc(e->out, c);
+        if (((unsigned char)c & 0xC0) != 0x80) column++;
+        if (c == '\n' || c == '\r') column = 0;
+    }
+    return jtext_end(e, begin);
+}
+
 static struct jv s_isspace(struct jev *e, struct jv v, const struct jargs *a) { return jv_bool(v.len > 0 && skip_spaces(v, 0, true) == v.len); }
 static struct jv s_islower(struct jev *e, struct jv v, const struct jargs *a) { return jv_bool(jtest(e, "lower", v, a)); }
 static struct jv s_isupper(struct jev *e, struct jv v, const struct jargs *a) { return jv_bool(jtest(e, "upper", v, a)); }
@@ -446,7 +570,7 @@ static struct jv d_get(struct jev *e, struct jv v, const struct jargs *a)
 
 static struct jv view(struct jev *e, const struct jv_dict *d, bool keys, bool values)
 {
-    struct jv out = jv_new_list(&e->pool, JV_A_VIEW, d->n);
+    struct jv out = jv_new_list(&e->pool, keys && values ? JV_A_VIEW : keys ? JV_A_KEYS : JV_A_VALUES, d->n);
 
     for (uint32_t i = 0; i < d->n; i++) {
         struct jv pair = keys ? d->keys[i] : d->values[i];
@@ -516,9 +640,10 @@ static struct jv cycler_reset(struct jev *e, struct jv v, const struct jargs *a)
 }
 
 static const struct jmethod of_string[] = {
-    {"capitalize", s_capitalize}, {"casefold", s_lower}, {"center", s_center}, {"count", s_count}, {"endswith", s_endswith}, {"find", s_find},
-    {"format", s_format}, {"index", s_index}, {"isalnum", s_isalnum}, {"isalpha", s_isalpha}, {"isascii", s_isascii}, {"isdecimal", s_isdigit},
-    {"isdigit", s_isdigit}, {"islower", s_islower}, {"isnumeric", s_isdigit}, {"isspace", s_isspace}, {"isupper", s_isupper}, {"join", s_join},
+    {"capitalize", s_capitalize}, {"casefold", s_casefold}, {"center", s_center}, {"count", s_count}, {"endswith", s_endswith}, {"expandtabs", s_expandtabs}, {"find", s_find},
+    {"format", s_format}, {"index", s_index}, {"isalnum", s_isalnum}, {"isalpha", s_isalpha}, {"isascii", s_isascii}, {"isdecimal", s_isdecimal},
+    {"isdigit", s_isdigit}, {"isidentifier", s_isidentifier}, {"islower", s_islower}, {"isnumeric", s_isnumeric}, {"isprintable", s_isprintable},
+    {"isspace", s_isspace}, {"istitle", s_istitle}, {"isupper", s_isupper}, {"join", s_join},
     {"ljust", s_ljust}, {"lower", s_lower}, {"lstrip", s_lstrip}, {"partition", s_partition}, {"removeprefix", s_removeprefix},
     {"removesuffix", s_removesuffix}, {"replace", s_replace}, {"rfind", s_rfind}, {"rindex", s_rindex}, {"rjust", s_rjust}, {"rpartition", s_rpartition},
     {"rsplit", s_rsplit}, {"rstrip", s_rstrip}, {"split", s_split}, {"splitlines", s_splitlines}, {"startswith", s_startswith}, {"strip", s_strip},

@@ -10,7 +10,7 @@
 struct parser {
     struct jinja_template *t;
     const struct jt *w; /* the word to be read next */
-    int depth;
+    int depth, loops; /* loops around this place, in the same macro */
     struct err *err;
     jmp_buf failed;
 };
@@ -510,12 +510,15 @@ static void block_end(struct parser *p)
     p->w++;
 }
 
-/* A body that ends with the tag `end`, which is read as well. */
+/* A body that ends with the tag `end`, which is read as well. No loop around it can be left from inside. */
 static struct jn *body_until(struct parser *p, const char *end)
 {
     const char *const ends[] = {end, NULL};
-    struct jn *n = body(p, ends);
+    int loops = p->loops;
 
+    if (strcmp(end, "endwith") != 0) p->loops = 0;
+    struct jn *n = body(p, ends);
+    p->loops = loops;
     p->w++;
     if (p->w->kind == JT_NAME) p->w++; /* {% endblock NAME %}, {% endmacro NAME %} */
     block_end(p);
@@ -533,7 +536,10 @@ static struct jn *target_item(struct parser *p)
         set_list(n, &l);
         return n;
     }
+    static const char *const constants[] = {"true", "True", "false", "False", "none", "None"};
     struct jn *n = node(p, JN_NAME);
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (is_name(p, constants[i])) fail(p, "cannot assign to %s", constants[i]);
     set_text(p, n, need_name(p, "a name to assign to"));
     if (take_op(p, ".")) {
         struct jn *of = n;
@@ -588,6 +594,7 @@ static struct jn *for_statement(struct parser *p)
     struct items l = {0};
 
     n->a = target(p);
+    if (n->a->kind == JN_NAME && strcmp(n->a->text, "loop") == 0) fail(p, "cannot assign to loop: it is the name of the loop itself");
     if (!take_name(p, "in")) unexpected(p, "in");
     struct jn *first = logic(p, true); /* no inline if here: `if` is the loop's filter */
     if (is_op(p, ",")) {
@@ -601,7 +608,9 @@ static struct jn *for_statement(struct parser *p)
     if (take_name(p, "if")) n->c = expression(p);
     n->op = take_name(p, "recursive");
     block_end(p);
+    p->loops++;
     n->d = body(p, ends);
+    p->loops--;
     if (take_name(p, "else")) {
         block_end(p);
         n->e = body(p, last);
@@ -639,6 +648,7 @@ static void parameters(struct parser *p, struct jn *of)
         struct jn *n = node(p, JN_PARAM);
         set_text(p, n, need_name(p, "a parameter"));
         if (take_op(p, "=")) n->a = expression(p);
+        else if (l.n > 0 && l.at[l.n - 1]->a != NULL) fail(p, "the parameter %s lacks a default: the one before it has one", n->text);
         push(p, &l, n);
         if (!take_op(p, ",")) break;
     }
@@ -734,6 +744,7 @@ static struct jn *jump_statement(struct parser *p)
 {
     struct jn *n = node(p, p->w[-1].text[0] == 'b' ? JN_BREAK : JN_CONTINUE);
 
+    if (p->loops == 0) fail(p, "{%% %s %%} outside of a loop", n->kind == JN_BREAK ? "break" : "continue");
     block_end(p);
     return n;
 }

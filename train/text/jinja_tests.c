@@ -42,7 +42,7 @@ static bool t_sequence(struct jev *e, struct jv v, const struct jargs *a)
 
 static bool t_callable(struct jev *e, struct jv v, const struct jargs *a)
 {
-    return v.type == JV_MACRO || v.type == JV_FUNCTION || v.type == JV_METHOD || v.type == JV_LOOP || v.type == JV_JOINER;
+    return v.type == JV_MACRO || v.type == JV_FUNCTION || v.type == JV_METHOD || v.type == JV_LOOP || v.type == JV_JOINER || v.type == JV_UNDEFINED;
 }
 
 static bool t_sameas(struct jev *e, struct jv v, const struct jargs *a)
@@ -79,7 +79,11 @@ static bool t_even(struct jev *e, struct jv v, const struct jargs *a)
     return divides(e, v, 2);
 }
 
-static bool t_odd(struct jev *e, struct jv v, const struct jargs *a) { return !t_even(e, v, a); }
+static bool t_odd(struct jev *e, struct jv v, const struct jargs *a)
+{
+    if (!jv_number(v)) jfail(e, "is odd: '%s' is no number", jv_type_name(v));
+    return jv_to_double(jbinary(e, JOP_MOD, v, jv_int(2))) == 1;
+}
 
 static bool t_divisibleby(struct jev *e, struct jv v, const struct jargs *a)
 {
@@ -106,16 +110,31 @@ static bool cased(struct jev *e, struct jv v, unsigned want, unsigned avoid)
 static bool t_lower(struct jev *e, struct jv v, const struct jargs *a) { return cased(e, v, UC_LOWER, UC_UPPER); }
 static bool t_upper(struct jev *e, struct jv v, const struct jargs *a) { return cased(e, v, UC_UPPER, UC_LOWER); }
 
+static bool named(struct jev *e, struct jv v, bool (*is)(const char *name))
+{
+    return v.type == JV_STRING && is(pool_strndup(&e->pool, v.s, v.len));
+}
+
+static bool t_filter(struct jev *e, struct jv v, const struct jargs *a) { return named(e, v, jfilter_is); }
+static bool t_test(struct jev *e, struct jv v, const struct jargs *a) { return named(e, v, jtest_is); }
+
 static const struct {
     const char *name;
     test_fn *call;
 } tests[] = {
     {"!=", t_ne}, {"<", t_lt}, {"<=", t_le}, {"==", t_eq}, {">", t_gt}, {">=", t_ge}, {"boolean", t_boolean}, {"callable", t_callable}, {"defined", t_defined},
-    {"divisibleby", t_divisibleby}, {"eq", t_eq}, {"equalto", t_eq}, {"escaped", t_escaped}, {"even", t_even}, {"false", t_false}, {"float", t_float},
+    {"divisibleby", t_divisibleby}, {"eq", t_eq}, {"equalto", t_eq}, {"escaped", t_escaped}, {"even", t_even}, {"false", t_false}, {"filter", t_filter}, {"float", t_float},
     {"ge", t_ge}, {"greaterthan", t_gt}, {"gt", t_gt}, {"in", t_in}, {"integer", t_integer}, {"iterable", t_iterable}, {"le", t_le}, {"lessthan", t_lt},
     {"lower", t_lower}, {"lt", t_lt}, {"mapping", t_mapping}, {"ne", t_ne}, {"none", t_none}, {"number", t_number}, {"odd", t_odd}, {"sameas", t_sameas},
-    {"sequence", t_sequence}, {"string", t_string}, {"true", t_true}, {"undefined", t_undefined}, {"upper", t_upper},
+    {"sequence", t_sequence}, {"string", t_string}, {"test", t_test}, {"true", t_true}, {"undefined", t_undefined}, {"upper", t_upper},
 };
+
+bool jtest_is(const char *name)
+{
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        if (strcmp(tests[i].name, name) == 0) return true;
+    return false;
+}
 
 bool jtest(struct jev *e, const char *name, struct jv v, const struct jargs *a)
 {

@@ -233,7 +233,7 @@ const char *jv_type_name(struct jv v)
         [JV_STRING] = "str", [JV_LIST] = "list", [JV_DICT] = "dict", [JV_NAMESPACE] = "Namespace", [JV_MACRO] = "Macro", [JV_FUNCTION] = "function",
         [JV_METHOD] = "method", [JV_LOOP] = "LoopContext", [JV_CYCLER] = "Cycler", [JV_JOINER] = "Joiner",
     };
-    static const char *const sequences[] = {"list", "tuple", "range", "generator", "dict_items"};
+    static const char *const sequences[] = {"list", "tuple", "range", "generator", "dict_items", "dict_keys", "dict_values"};
 
     return v.type == JV_LIST ? sequences[v.kind] : names[v.type];
 }
@@ -265,7 +265,7 @@ bool jv_space(uint32_t cp)
     return (cp >= 0x1C && cp <= 0x1F) || (unicode_class_of(cp) & UC_SPACE) != 0;
 }
 
-static bool printable(uint32_t cp)
+bool jv_printable(uint32_t cp)
 {
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
     case UTF8PROC_CATEGORY_CC:
@@ -293,7 +293,7 @@ static void add_string_repr(struct buf *out, const char *s, size_t len)
         else if (cp == '\n') buf_adds(out, "\\n");
         else if (cp == '\r') buf_adds(out, "\\r");
         else if (cp == '\t') buf_adds(out, "\\t");
-        else if (printable(cp)) buf_add(out, s + i, (size_t)n);
+        else if (jv_printable(cp)) buf_add(out, s + i, (size_t)n);
         else if (cp < 0x100) buf_addf(out, "\\x%02x", cp);
         else if (cp < 0x10000) buf_addf(out, "\\u%04x", cp);
         else buf_addf(out, "\\U%08x", cp);
@@ -362,7 +362,8 @@ static void add_dict_repr(struct buf *out, const struct jv_dict *d)
 
 void jv_add_repr(struct buf *out, struct jv v)
 {
-    static const char *const open[] = {"[", "(", "", "<generator ", "dict_items(["}, *const close[] = {"]", ")", "", ">", "])"};
+    static const char *const open[] = {"[", "(", "", "<generator ", "dict_items([", "dict_keys([", "dict_values(["};
+    static const char *const close[] = {"]", ")", "", ">", "])", "])", "])"};
 
     switch (v.type) {
     case JV_UNDEFINED: buf_adds(out, "Undefined"); break;
@@ -386,8 +387,15 @@ void jv_add_repr(struct buf *out, struct jv v)
 
 void jv_add_str(struct buf *out, struct jv v)
 {
-    if (v.type == JV_STRING) buf_add(out, v.s, v.len);
-    else if (v.type != JV_UNDEFINED) jv_add_repr(out, v);
+    if (v.type == JV_STRING) {
+        buf_add(out, v.s, v.len);
+    } else if (v.type == JV_NAMESPACE) { /* one inside of another value is not walked into: it may hold itself */
+        buf_adds(out, "<Namespace ");
+        add_dict_repr(out, v.dict);
+        buf_addc(out, '>');
+    } else if (v.type != JV_UNDEFINED) {
+        jv_add_repr(out, v);
+    }
 }
 
 /* ---- JSON ---- */
@@ -405,7 +413,7 @@ static void add_json_string(struct buf *out, const char *s, size_t len, bool ens
         if (cp != 0 && cp < 0x80 && (e = strchr(from, (int)cp)) != NULL) buf_addf(out, "\\%c", to[e - from]);
         else if (cp < 0x20) buf_addf(out, "\\u%04x", cp);
         else if (!ensure_ascii || cp < 0x7F) buf_add(out, s + i, (size_t)n);
-        else if (cp < 0x10000) buf_addf(out, cp == 0x7F ? "\x7f" : "\\u%04x", cp);
+        else if (cp < 0x10000) buf_addf(out, "\\u%04x", cp);
         else buf_addf(out, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
         i += (size_t)n;
     }

@@ -18,7 +18,7 @@ enum jv_type {
 };
 
 /* What Python would call a JV_LIST; only lists and tuples are JSON, only those and ranges can be indexed. */
-enum jv_sequence { JV_A_LIST, JV_A_TUPLE, JV_A_RANGE, JV_A_GENERATOR, JV_A_VIEW };
+enum jv_sequence { JV_A_LIST, JV_A_TUPLE, JV_A_RANGE, JV_A_GENERATOR, JV_A_VIEW, JV_A_KEYS, JV_A_VALUES };
 
 struct jv {
     uint8_t type;
@@ -117,5 +117,6 @@ const char *jv_add_json(struct buf *out, struct jv v, const struct jv_dump *how)
 size_t jv_length(const char *s, size_t len);
 size_t jv_offset(const char *s, size_t len, size_t index); /* byte of code point `index`; len beyond the end */
 bool jv_space(uint32_t cp);                                /* str.isspace */
+bool jv_printable(uint32_t cp);                            /* str.isprintable */
 
 #endif
