@@ -24,10 +24,10 @@ lora_dropout: 0.0
 lora_target_linear: true
 datasets:
   - path: {data}
-    type: completion
+    type: {type}
 sequence_len: {length}
 truncation: truncate
-sample_packing: false
+sample_packing: {packing}
 micro_batch_size: {batch}
 gradient_accumulation_steps: 1
 max_steps: {steps}
@@ -61,22 +61,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pawl", required=True)
     parser.add_argument("--base", required=True)
-    parser.add_argument("--mode", choices=["nf4", "stored"], default="nf4", help="NF4, or the blocks of the file as they are")
+    parser.add_argument("--mode", choices=["nf4", "stored", "bf16"], default="nf4", help="NF4, or what the file holds: GGUF blocks, bf16")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--chat", help="prompt_completion examples instead of generated text, packed into rows of 2048")
+    parser.add_argument("--dump", help="of --chat: where to write the rows as `pawl data --dump` has them")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="handed on to pawl train")
     args = parser.parse_args()
 
     total = args.warmup + args.steps
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
-        write_text(work / "text.jsonl", total * args.batch, args.length)
+        if args.chat:
+            args.batch, args.length = 1, 2048
+        else:
+            write_text(work / "text.jsonl", total * args.batch, args.length)
         (work / "run.yaml").write_text(CONFIG.format(
             base=pathlib.Path(args.base).resolve(), adapter="qlora" if args.mode == "nf4" else "lora", four_bit=str(args.mode == "nf4").lower(),
-            data=work / "text.jsonl", length=args.length, batch=args.batch, steps=total, threads=args.threads, out=work / "run"))
+            data=args.chat or work / "text.jsonl", type="prompt_completion" if args.chat else "completion", packing=str(bool(args.chat)).lower(), length=args.length, batch=args.batch, steps=total, threads=args.threads, out=work / "run"))
+        if args.dump:
+            subprocess.run([args.pawl, "data", str(work / "run.yaml"), "-q", "--show", "0", "--dump", args.dump], check=True, stdout=subprocess.DEVNULL)
         start = time.perf_counter()
         command = [args.pawl, "train", str(work / "run.yaml")] + [w for s in args.set for w in ("--set", s)]
         with open(work / "stderr", "w") as stderr:
@@ -87,13 +94,13 @@ def main():
         if process.returncode:
             sys.exit(f"pawl train: exit {process.returncode}\n{(work / 'stderr').read_text()}")
         lines = [json.loads(line) for line in (work / "run" / "metrics.jsonl").read_text().splitlines()]
-    short = [m["step"] for m in lines if m["tokens"] != args.batch * args.length]
+    short = [m["step"] for m in lines if m["tokens"] != args.batch * args.length and not args.chat]
     if short or len(lines) != total:
         sys.exit(f"{len(lines)} steps, expected {total} of {args.batch * args.length} tokens; others: {short}")
     seconds = [m["step_seconds"] for m in lines]
     print(json.dumps({
         "peer": "pawl", "mode": args.mode, "batch": args.batch, "length": args.length, "threads": args.threads, "steps": args.steps,
-        "tokens_per_second": statistics.median(m["tokens_per_second"] for m in lines[args.warmup:]),
+        "tokens_per_second": sum(m["tokens"] for m in lines[args.warmup:]) / sum(seconds[args.warmup:]) if args.chat else statistics.median(m["tokens_per_second"] for m in lines[args.warmup:]),
         "step_seconds": statistics.median(seconds[args.warmup:]), "all_step_seconds": seconds, "first_loss": lines[0]["loss"], "wall_seconds": wall,
         "seconds_to_first_step": first,
         "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_rss_bytes": usage.ru_maxrss * 1024}))

@@ -10,6 +10,7 @@ median tokens/s over the steps after warm-up, peak resident memory, the settings
 import argparse
 import json
 import pathlib
+import random
 import resource
 import statistics
 import sys
@@ -41,6 +42,17 @@ def gemm(threads):
     return {"gemm": [m, k, n], "threads": threads, "gflops": result, "torch": torch.__version__}
 
 
+def chat_batches(path, size, grouped, count):
+    """Batches of examples in the order of the file; grouped: sorted by length within 50 batches, the batches in the order of their first example."""
+    rows = [{"ids": ids, "labels_mask": mask} for ids, mask in peer.examples(peer.read_rows(path))]
+    if grouped:
+        rows = [r for at in range(0, len(rows), 50 * size) for r in sorted(rows[at:at + 50 * size], key=lambda r: len(r["ids"]))]
+    batches = [rows[at:at + size] for at in range(0, len(rows) - size + 1, size)]
+    if grouped:
+        random.Random(1).shuffle(batches)
+    return batches[:count]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", help="Hugging Face directory, see scripts/parity/make_hf.py")
@@ -52,6 +64,9 @@ def main():
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--warmup", type=int, default=1, help="steps that do not count")
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--rows", help="rows of `pawl data --dump` instead of random ones: their examples, in padded batches")
+    parser.add_argument("--examples", type=int, default=8, help="of --rows: examples a batch, a step being one batch")
+    parser.add_argument("--group_by_length", action="store_true", help="of --rows: batches of examples of like length, as transformers' option makes them")
     parser.add_argument("--gemm", action="store_true", help="GFLOP/s of torch.mm and nothing else")
     peer.add_settings(parser)
     args = parser.parse_args()
@@ -72,8 +87,13 @@ def main():
     generator = torch.Generator().manual_seed(args.seed)
     ids = torch.randint(3, model.config.vocab_size, (total, args.batch, args.length), generator=generator).tolist()
     loaded, first, seconds, cpu, losses = time.perf_counter() - START, None, [], [], []
-    for step in range(total):
-        rows = [{"ids": row, "labels_mask": [1] * args.length} for row in ids[step]]
+    batches = [[{"ids": row, "labels_mask": [1] * args.length} for row in step] for step in ids]
+    if args.rows:
+        # As many examples a batch as give about the tokens of the other side's step, seen over several batches: lengths differ.
+        total = args.warmup + args.steps * 4
+        batches = chat_batches(args.rows, args.examples, args.group_by_length, total)
+        args.micro_batch_size = trainer.micro_batch = args.examples
+    for step, rows in enumerate(batches):
         t, c = time.perf_counter(), time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
             loss, _, _ = trainer.step(rows)
@@ -81,11 +101,12 @@ def main():
         cpu.append(time.process_time() - c)
         losses.append(loss)
         first = first or time.perf_counter() - START
+    tokens = [sum(len(row["ids"]) for row in rows) for rows in batches]
     median = statistics.median(seconds[args.warmup:])
     print(json.dumps({
         "peer": "peft", "mode": args.mode, "autocast": args.autocast, "gradient_checkpointing": args.gradient_checkpointing, "attention": args.attention,
         "batch": args.batch, "length": args.length, "lora_r": args.lora_r, "threads": args.threads, "steps": args.steps,
-        "tokens_per_second": args.batch * args.length / median, "step_seconds": median, "all_step_seconds": seconds,
+        "tokens_per_second": sum(tokens[args.warmup:]) / sum(seconds[args.warmup:]) if args.rows else args.batch * args.length / median, "step_seconds": median, "all_step_seconds": seconds,
         "all_step_cpu_seconds": cpu, "first_loss": losses[0],
         "load_seconds": loaded, "seconds_to_first_step": first, "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "torch": torch.__version__}))
