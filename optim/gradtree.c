@@ -58,6 +58,14 @@ void gradtree_push(struct gradtree *t, struct dev *dev, int64_t row, int64_t off
     dev->ops->copy(dev, (orphan ? t->left : t->level)[rest] + offset, slice, (size_t)count * sizeof *slice);
 }
 
+bool gradtree_can_forget(int64_t first, int64_t count)
+{
+    int64_t span = 1;
+
+    while (span < count) span *= 2;
+    return first % span == 0;
+}
+
 void gradtree_finish(struct gradtree *t, struct dev *dev, int64_t rows, float *g)
 {
     struct gradtree_node nodes[GRADTREE_NODES];

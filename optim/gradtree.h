@@ -11,6 +11,7 @@
 #include "kernels/base/arena.h"
 #include "kernels/ops.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GRADTREE_LEVELS 32
@@ -32,6 +33,9 @@ void gradtree_reserve_run(struct gradtree *t, struct arena *a, int64_t n, int64_
 
 /* Adds row's gradient of theta[offset, offset + count): slice is consumed. Every slice gets rows first, first + 1, ... in order. */
 void gradtree_push(struct gradtree *t, struct dev *dev, int64_t row, int64_t offset, int64_t count, float *slice);
+/* Whether rows first .. first + count - 1 may be pushed and then forgotten: the nodes of the rows before them stay as they are, since no push writes to their levels. So it is
+ * where first is a multiple of the smallest power of two that is not below count. */
+bool gradtree_can_forget(int64_t first, int64_t count);
 /* g (n) = the sum of rows 0 .. rows - 1: pending nodes are added from the smallest up, the older one first. The tree is then empty. rows may be 0. */
 void gradtree_finish(struct gradtree *t, struct dev *dev, int64_t rows, float *g);
 

@@ -202,6 +202,37 @@ static void sum_by_tree(int count, int micro, const int *slices, float *g)
     arena_free(&a);
 }
 
+static void pushed_rows_can_be_forgotten_where_it_is_said(void **state)
+{
+    struct arena a = {0};
+    struct gradtree t;
+    struct err err;
+    float before[8][ELEMENTS], slice[ELEMENTS];
+    int allowed = 0;
+
+    gradtree_reserve(&t, &a, ELEMENTS, MOST_ROWS);
+    assert_int_equal(arena_alloc(&a, NULL, NULL, &err), PAWL_OK);
+    assert_true(t.levels <= 8);
+    for (int first = 0; first + 8 <= MOST_ROWS; first++)
+        for (int count = 1; count <= 8; count++) {
+            bool kept = true;
+
+            for (int row = 0; row < first + count; row++) {
+                if (row == first)
+                    for (int l = 0; l < t.levels; l++) memcpy(before[l], t.level[l], sizeof before[l]);
+                for (int i = 0; i < ELEMENTS; i++) slice[i] = (float)(row * ELEMENTS + i + 1);
+                gradtree_push(&t, &dev, row, 0, ELEMENTS, slice);
+            }
+            for (int l = 0; l < t.levels; l++) kept &= !(first >> l & 1) || !memcmp(before[l], t.level[l], sizeof before[l]);
+            if (gradtree_can_forget(first, count) && !kept) fail_msg("rows %d .. %d destroy nodes of those before", first, first + count - 1);
+            allowed += gradtree_can_forget(first, count);
+            if (count == 1 || first == 0) assert_true(gradtree_can_forget(first, count));
+            if (first == 3 && count == 2) assert_false(kept); /* the test can fail */
+        }
+    assert_true(allowed > MOST_ROWS);
+    arena_free(&a);
+}
+
 static void tree_sums_do_not_depend_on_micro_batches(void **state)
 {
     static const int whole[] = {ELEMENTS}, pieces[] = {7, 1, 30, 2};
@@ -300,6 +331,7 @@ int main(void)
         cmocka_unit_test(a_rate_needs_no_history),
         cmocka_unit_test(adamw_follows_torch),
         cmocka_unit_test(clipping_is_that_of_torch),
+        cmocka_unit_test(pushed_rows_can_be_forgotten_where_it_is_said),
         cmocka_unit_test(tree_sums_do_not_depend_on_micro_batches),
         cmocka_unit_test(runs_of_any_cut_join_to_the_same_sum),
         cmocka_unit_test(an_aligned_run_is_one_subtree),

@@ -31,6 +31,7 @@ for sig in TERM INT USR1; do
     kill -$sig $pid
     wait $pid
     stopped "$dir/$sig" SIG$sig $?
+    as_far "$dir/$sig" SIG$sig
 done
 for cloud in aws gcp azure; do
     serve $cloud 1 4
@@ -39,9 +40,10 @@ for cloud in aws gcp azure; do
     stopped "$dir/$cloud" $cloud $?
     [ -n "$(last_event "$dir/$cloud" instance instance)" ] || fail "$cloud: the instance is not named"
     kill $server
+    [ "$long" = 1 ] && as_far "$dir/$cloud" $cloud
 done
 serve rebalance 0 120
 AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$port timeout 300 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/rebalance" --set spot=aws --set save_steps=100000 --set num_epochs=8 2>"$dir/err" || fail "rebalance: exit $?: $(cat "$dir/err")"
 [ "$(grep -c '"event":"checkpoint"' "$dir/rebalance/events.jsonl")" -ge 2 ] || fail "rebalance: nothing was saved between"
 kill $server
-echo "notice: 3 signals and 3 clouds: exit 75 with all durable before the time was up ($n of 6); a rebalance recommendation saves and goes on"
+echo "notice: 3 signals and 3 clouds: exit 75 with all durable before the time was up ($n of 6), the same end; a rebalance recommendation saves and goes on"

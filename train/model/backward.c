@@ -122,17 +122,19 @@ static void head_backward(const struct pass *p, const struct micro *m, float sca
     ops->rmsnorm_backward(n->dev, n->dx, NULL, n->dx, n->sum, n->model->final_norm, n->final_rstd, p->lay.T, s->C);
 }
 
-void net_train(struct net *n, const struct micro *m, struct net_step step, float scale, struct gradtree *tree, float *loss)
+bool net_train(struct net *n, const struct micro *m, struct net_step step, float scale, struct gradtree *tree, float *loss)
 {
     struct pass p = {.net = n, .lay = net_upload(n, m), .train = true, .step = step};
     const struct model_spec *s = &n->model->spec;
     const struct ops *ops = n->dev->ops;
 
     assert(n->mode != NET_INFER);
-    net_forward(&p);
+    if (!net_forward(&p)) return false;
+    if (!gradtree_can_forget(p.lay.first_row, p.lay.rows)) p.step.give_up = NULL;
     head_backward(&p, m, scale);
     ops->download(n->dev, loss, n->loss, (size_t)m->S * sizeof *loss);
     for (int l = s->layers - 1; l >= 0; l--) {
+        if (net_given_up(&p)) return false;
         n->dev->layer = l;
         if (n->mode == NET_TRAIN_CHECKPOINTED) {
             struct layer_acts *a = &n->layers[l];
@@ -144,4 +146,5 @@ void net_train(struct net *n, const struct micro *m, struct net_step step, float
         backward_attention(&p, tree, l);
     }
     n->dev->layer = -1;
+    return true;
 }

@@ -221,7 +221,14 @@ void net_layer(const struct pass *p, int l)
     linear(p, l, MODULE_DOWN, n->sum, n->ffn);
 }
 
-void net_forward(const struct pass *p)
+bool net_given_up(const struct pass *p)
+{
+    if (!p->step.give_up || !p->step.give_up(p->step.ctx)) return false;
+    p->net->dev->layer = -1;
+    return true;
+}
+
+bool net_forward(const struct pass *p)
 {
     const struct net *n = p->net;
     const struct model_spec *s = &n->model->spec;
@@ -232,6 +239,7 @@ void net_forward(const struct pass *p)
     ops->embed(n->dev, a[0].x, &n->model->embed, n->ids, p->lay.T);
     ops->rmsnorm(n->dev, n->norm, a[0].attn_rstd, a[0].x, n->model->layers[0].attn_norm, p->lay.T, s->C, s->norm_eps);
     for (int l = 0; l < s->layers; l++) {
+        if (net_given_up(p)) return false;
         n->dev->layer = l;
         net_layer(p, l);
         n->dev->layer = l + 1 < s->layers ? l + 1 : -1;
@@ -240,6 +248,7 @@ void net_forward(const struct pass *p)
         else
             ops->add_rmsnorm(n->dev, n->norm, n->final_rstd, n->sum, a[l].mid, n->sum, n->model->final_norm, p->lay.T, s->C, s->norm_eps);
     }
+    return true;
 }
 
 void net_eval(struct net *n, const struct micro *m, float *loss, int32_t *argmax)

@@ -18,8 +18,10 @@ struct layout net_upload(struct net *n, const struct micro *m);
 const act *net_operand(const struct net *n, int64_t offset);
 struct dropout net_dropout(const struct pass *p, int site);
 
-/* ids -> norm, the normalised stream that enters the head. */
-void net_forward(const struct pass *p);
+/* Whether step.give_up says that this pass is not wanted any more. */
+bool net_given_up(const struct pass *p);
+/* ids -> norm, the normalised stream that enters the head. False where it was given up. */
+bool net_forward(const struct pass *p);
 /* norm of x_l -> mid and sum of layer l. */
 void net_layer(const struct pass *p, int l);
 /* norm of x_l -> q, k, v of layer l. */

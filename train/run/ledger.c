@@ -256,7 +256,7 @@ void ledger_end(struct trainer *t, enum pawl_status st, const struct err *err)
         buf_adds(&b, ",\"why\":");
         json_add_string(&b, why, strlen(why));
     }
-    buf_addf(&b, ",\"durable_step\":%lld,\"row\":%lld,\"saved\":\"%s\",\"commits\":%lld,\"journal_bytes\":%llu,\"seconds\":%.1f", (long long)t->durable_step, (long long)t->at.row,
+    buf_addf(&b, ",\"durable_step\":%lld,\"row\":%lld,\"given_up_rows\":%lld,\"saved\":\"%s\",\"commits\":%lld,\"journal_bytes\":%llu,\"seconds\":%.1f", (long long)t->durable_step, (long long)t->at.row, (long long)t->given_up,
              t->saved_step == t->at.step && !t->at.row ? "checkpoint" : js.durable.step == t->at.step && js.durable.row == t->at.row ? "journal" : "nothing new",
              (long long)js.commits, (unsigned long long)js.bytes, t->at.seconds);
     if (t->ledger && t->ledger->price > 0) buf_addf(&b, ",\"cost\":%.4f", t->at.cost);

@@ -20,26 +20,56 @@ static enum pawl_status bad_number(const struct trainer *t, const struct batch *
     return st;
 }
 
+/* What an emergency save of so many rows takes, by what the last commit took: three parts, and one more a pending node; then half as much again, for the disk's moods. */
+static double save_seconds(const struct trainer *t, int64_t row)
+{
+    if (!t->staging) return 1.5 * t->seconds_a_save;
+    return 1.5 * t->seconds_a_commit * (3 + __builtin_popcountll((unsigned long long)row)) / 3;
+}
+
 /* Whether the rest of the step must be left for later: by the time that a micro-batch took so far. */
 static bool must_stop(const struct trainer *t, const struct batch *b, int64_t row)
 {
     double rest = t->seconds_a_row * (double)(b->rows - row);
 
-    return stop_requested() && stop_seconds_left() < rest + t->seconds_a_commit;
+    return stop_requested() && stop_seconds_left() < rest + save_seconds(t, row);
+}
+
+/* A micro-batch under way. */
+struct under_way {
+    const struct trainer *t;
+    struct timespec begin;
+    int64_t row, rows; /* the first one, and how many */
+};
+
+/* Whether it must be given up: by the time that the last one took, or where there was none, if as much again as until now does not fit. */
+static bool must_give_up(void *ctx)
+{
+    const struct under_way *u = ctx;
+    double so_far, rest;
+
+    if (!stop_requested()) return false;
+    so_far = seconds_between(u->begin, time_now());
+    rest = u->t->seconds_a_row > 0 ? u->t->seconds_a_row * (double)u->rows - so_far : so_far;
+    return stop_seconds_left() < (rest > 0 ? rest : 0) + save_seconds(u->t, u->row);
 }
 
 enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64_t *row, double *loss, bool may_stop, struct err *err)
 {
-    struct net_step step = {(uint64_t)t->cfg->seed, b->step};
+    struct under_way u = {.t = t};
+    struct net_step step = {.seed = (uint64_t)t->cfg->seed, .step = b->step, .give_up = may_stop ? must_give_up : NULL, .ctx = &u};
     int micro = (int)t->cfg->micro_batch_size;
 
     while (*row < b->rows) {
         int first = (int)*row, n = first + micro <= b->rows ? micro : b->rows - first, i = 0;
-        struct timespec begin = time_now();
 
         if (may_stop && must_stop(t, b, first)) return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
         micro_view(&t->micro, b, first, n);
-        net_train(&t->net, &t->micro, step, (float)(1.0 / b->supervised), &t->tree, t->loss);
+        u.begin = time_now(), u.row = first, u.rows = n;
+        if (!net_train(&t->net, &t->micro, step, (float)(1.0 / b->supervised), &t->tree, t->loss)) {
+            t->given_up = n;
+            return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
+        }
         /* Each row's losses are added by themselves and the rows in order, so that the micro-batch never shows. */
         for (int r = 0; r < n; r++) {
             double sum = 0;
@@ -49,7 +79,7 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
         }
         if (!isfinite(*loss)) return bad_number(t, b, first, n, "loss", *loss, err);
         *row += n;
-        t->seconds_a_row = seconds_between(begin, time_now()) / n;
+        t->seconds_a_row = seconds_between(u.begin, time_now()) / n;
         store_touch(t->store);
     }
     return PAWL_OK;

@@ -5,7 +5,7 @@
 #include "train/run/trainer.h"
 
 /* Losses and gradients of the rows from *row on, micro-batch by micro-batch, into the gradient tree; *row and *loss (a sum) go on from what they are. PAWL_ESTOPPED between two
- * micro-batches where may_stop and the time that a notice leaves does not suffice for the rest. PAWL_ENUMERIC names the examples. */
+ * micro-batches where may_stop and the time that a notice leaves does not suffice for the rest, or within one that can't be finished in time and is given up. PAWL_ENUMERIC names the examples. */
 enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64_t *row, double *loss, bool may_stop, struct err *err);
 /* The sum of the tree in g; *norm is its norm before clipping. */
 enum pawl_status step_gradient(struct trainer *t, const struct batch *b, double *norm, struct err *err);

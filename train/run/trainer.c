@@ -407,9 +407,11 @@ static void save_if_possible(struct trainer *t)
 /* Everything durable within what the notice leaves: the journal first, then a checkpoint where there is time for one. */
 static enum pawl_status stop_now(struct trainer *t, const char *why, struct err *err)
 {
-    bool durable = journaling_now(t, stop_seconds_left()) || t->saved_step == t->at.step;
+    bool durable = journaling_now(t, stop_seconds_left());
     double need = t->seconds_a_save > 0 ? t->seconds_a_save : 3 * t->seconds_a_commit + 0.2;
 
+    if (!durable) t->at.row = 0, t->at.row_loss = 0; /* what can't be saved is computed again */
+    durable |= t->durable_step == t->at.step;
     if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need)) save_if_possible(t);
     if (durable || t->saved_step == t->at.step)
         return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: the same command goes on", why, (long long)t->at.step, (long long)t->total_steps,

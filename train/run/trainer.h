@@ -77,6 +77,7 @@ struct trainer {
     int64_t durable_step;     /* of the newest verified checkpoint or journal commit */
     bool finished;            /* the newest checkpoint is the end of the run: nothing is left to do */
     int64_t saved_step;       /* of the newest checkpoint; -1: none */
+    int64_t given_up;         /* rows of the micro-batch that a notice made the process abandon */
     char *resumed_from, *best; /* checkpoint names; NULL: none */
     struct timespec last_save; /* or the last attempt */
     double seconds_a_step;    /* running mean of this process, for the ETA */
