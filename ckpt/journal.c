@@ -111,6 +111,28 @@ static int slot_number(const char *name)
     return atoi(digits);
 }
 
+/* Reads the slot and adds it. */
+static enum pawl_status add_slot(struct journal_slots *out, char *path, struct err *err)
+{
+    struct journal_slot *s;
+    bool newer = false;
+
+    out->items = xreallocarray(out->items, out->n + 1, sizeof *out->items);
+    s = &out->items[out->n++];
+    *s = (struct journal_slot){.path = path};
+    read_slot(s, &newer);
+    return newer ? err_set(err, PAWL_EFORMAT, "%s", s->why.text) : PAWL_OK;
+}
+
+enum pawl_status journal_read_one(struct journal_slots *out, const char *path, struct err *err)
+{
+    enum pawl_status st;
+
+    *out = (struct journal_slots){0};
+    if ((st = add_slot(out, xstrdup(path), err)) != PAWL_OK) journal_slots_free(out);
+    return st;
+}
+
 enum pawl_status journal_read(struct journal_slots *out, const char *dir, struct err *err)
 {
     char **names;
@@ -121,14 +143,7 @@ enum pawl_status journal_read(struct journal_slots *out, const char *dir, struct
     if (!file_exists(dir)) return PAWL_OK;
     if ((st = dir_list(&names, &n, dir, err)) != PAWL_OK) return st;
     for (size_t i = 0; i < n && st == PAWL_OK; i++) {
-        bool newer = false;
-
-        if (slot_number(names[i]) < 0) continue;
-        out->items = xreallocarray(out->items, out->n + 1, sizeof *out->items);
-        out->items[out->n] = (struct journal_slot){.path = xasprintf("%s/%s", dir, names[i])};
-        read_slot(&out->items[out->n], &newer);
-        if (newer) st = err_set(err, PAWL_EFORMAT, "%s", out->items[out->n].why.text);
-        out->n++;
+        if (slot_number(names[i]) >= 0) st = add_slot(out, xasprintf("%s/%s", dir, names[i]), err);
     }
     dir_list_free(names, n);
     if (out->n) qsort(out->items, out->n, sizeof *out->items, newest_first);

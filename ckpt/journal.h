@@ -60,6 +60,8 @@ struct journal_slots {
 };
 /* All slots of a journal directory, each read whole and verified; a directory that is not there gives none. A slot of a newer format is refused: PAWL_EFORMAT. */
 enum pawl_status journal_read(struct journal_slots *out, const char *dir, struct err *err);
+/* One of them by its path. */
+enum pawl_status journal_read_one(struct journal_slots *out, const char *path, struct err *err);
 void journal_slots_free(struct journal_slots *s);
 
 /* --- writing */

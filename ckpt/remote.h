@@ -79,6 +79,8 @@ enum pawl_status remote_read(struct remote *r, const char *name, struct remote_s
 void remote_state_free(struct remote_state *s); /* NULL is allowed */
 uint64_t remote_file_bytes(const struct remote_file *f);
 const struct remote_file *remote_find(const struct remote_state *s, const char *name); /* NULL: not in it */
+/* Adds the bytes of one small object; PAWL_EFORMAT unless they verify. */
+enum pawl_status remote_read_part(struct remote *r, const struct remote_part *p, struct buf *out, struct err *err);
 /* Looks into a listing whether all objects are there with their sizes; sets why where one is not. */
 enum pawl_status remote_check(struct remote *r, struct remote_state *states[], size_t n, struct err *err);
 

@@ -111,3 +111,21 @@ enum pawl_status remote_fetch(struct remote *r, const struct remote_state *s, co
     free(objects);
     return st;
 }
+
+enum pawl_status remote_read_part(struct remote *r, const struct remote_part *p, struct buf *out, struct err *err)
+{
+    char *path = remote_path(r, p->object);
+    struct file_sum sum = {0};
+    size_t start = out->len;
+    enum pawl_status st = rclone_read(&r->rclone, out, p->sum.bytes, path, err);
+
+    if (st == PAWL_OK) {
+        file_sum_add(&sum, out->data + start, out->len - start);
+        if (sum.bytes != p->sum.bytes || sum.crc != p->sum.crc) {
+            out->len = start;
+            st = err_set(err, PAWL_EFORMAT, "%s: does not verify: damaged", path);
+        }
+    }
+    free(path);
+    return st;
+}

@@ -323,7 +323,7 @@ static bool verified_from_disk(struct store *s, struct ckpt *c)
 
 static bool kept_by_name(const struct retention *r, const char *name)
 {
-    return (r->resumed_from && !strcmp(r->resumed_from, name)) || (r->best && !strcmp(r->best, name));
+    return (r->resumed_from && !strcmp(r->resumed_from, name)) || (r->best && !strcmp(r->best, name)) || (r->in_use && !strcmp(r->in_use, name));
 }
 
 /* Renamed first, so that half a removal is a temporary and not a damaged checkpoint. */
@@ -497,6 +497,33 @@ done:
     free(path);
     free(target);
     return st;
+}
+
+/* --- from elsewhere */
+
+enum pawl_status store_adopt(struct store *s, const char *dir, const char *name, struct err *err)
+{
+    char *path = in_dir(s, name);
+    struct ckpt *c = ckpt_read(dir);
+    enum pawl_status st;
+
+    ckpt_verify(c, s->sys, false);
+    if ((st = c->why.status) != PAWL_OK) {
+        if (err) *err = c->why;
+        goto done;
+    }
+    if ((st = dir_sync(s->sys, dir, err)) != PAWL_OK || (st = make_way(s, path, err)) != PAWL_OK || (st = file_rename(s->sys, dir, path, err)) != PAWL_OK) goto done;
+    st = store_link(s, STORE_NEWEST, name, err);
+done:
+    ckpt_free(c);
+    free(path);
+    return st;
+}
+
+void store_join(struct store *s, const char *run_id)
+{
+    assert(!s->raised && is_run_id(run_id));
+    memcpy(s->run_id, run_id, sizeof s->run_id);
 }
 
 void save_abandon(struct save *sv)

@@ -47,10 +47,17 @@ enum pawl_status store_archive(struct store *s, struct err *err);
 #define STORE_BEST "adapter-best" /* the best by evaluation */
 enum pawl_status store_link(struct store *s, const char *link, const char *name, struct err *err);
 
+/* A directory that came from elsewhere, below RUN_DIR and complete: becomes the checkpoint `name` where it verifies, as save_commit would make it. What stands there moves out of the
+ * way. It stays where it is on failure. */
+enum pawl_status store_adopt(struct store *s, const char *dir, const char *name, struct err *err);
+/* Goes on with a run of another machine: its id from here on. Before store_raise_generation, which makes it durable. */
+void store_join(struct store *s, const char *run_id);
+
 struct retention {
     int limit;                /* newest verified ones to keep, at least 2; 0 keeps everything */
     const char *resumed_from; /* names kept beyond that; may be NULL */
     const char *best;
+    const char *in_use;       /* by whoever copies it elsewhere */
     bool dry_run;             /* count, but remove nothing */
 };
 /* Removes checkpoints older than the limit-th verified one, oldest first; those whose manifest can't be read or is of a newer format are left for a person.

@@ -5,6 +5,7 @@
 #include "kernels/base/mem.h"
 #include "train/config/config.h"
 #include "train/config/locate.h"
+#include "train/run/restore.h"
 #include "train/run/trainer.h"
 
 #include <stdio.h>
@@ -61,8 +62,10 @@ int cmd_train(int argc, char **argv)
         {"help-keys", 0, CLI_FLAG, &help_keys, NULL, "describe every key of a configuration", 0, 0},
         {0},
     };
-    const struct cli_spec spec = {"train", "RUN.yaml", "Start a run, or go on with it where it stopped.", "pawl train configs/smollm2-135m.yaml --set learning_rate=1e-4", options, 0, 1, NULL};
+    const struct cli_spec spec = {"train", "RUN.yaml | NAME:BUCKET/PATH", "Start a run, or go on with it where it stopped. NAME:BUCKET/PATH (of `remote`) goes on with what was uploaded there, on any machine.",
+                                  "pawl train configs/smollm2-135m.yaml --set learning_rate=1e-4\n  pawl train s3:bucket/run-7 --set output_dir=runs/7", options, 0, 1, NULL};
     struct config *config = NULL;
+    char *from_remote = NULL, *remote_set = NULL;
     struct err err;
     int rc = cli_parse(&spec, &argc, argv);
 
@@ -77,10 +80,19 @@ int cmd_train(int argc, char **argv)
         goto done;
     }
     if (argc < 1) {
-        rc = cli_misuse(&spec, "expected RUN.yaml");
+        rc = cli_misuse(&spec, "expected RUN.yaml, or the NAME:BUCKET/PATH of a remote");
         goto done;
     }
-    if (config_load(&config, argv[0], sets.at, sets.n, &err) != PAWL_OK) {
+    if (remote_is_name(argv[0])) {
+        if (restore_config(&from_remote, argv[0], &err) != PAWL_OK) {
+            rc = cli_fail(&err);
+            goto done;
+        }
+        remote_set = xasprintf("remote=%s", argv[0]);
+        sets.at = xreallocarray(sets.at, sets.n + 1, sizeof *sets.at);
+        sets.at[sets.n++] = remote_set;
+    }
+    if (config_load(&config, from_remote ? from_remote : argv[0], sets.at, sets.n, &err) != PAWL_OK) {
         rc = cli_fail(&err);
         goto done;
     }
@@ -91,6 +103,9 @@ int cmd_train(int argc, char **argv)
         rc = run_train(config, &run, &err) == PAWL_OK ? 0 : cli_fail(&err);
     }
 done:
+    if (from_remote) unlink(from_remote);
+    free(from_remote);
+    free(remote_set);
     config_free(config);
     free(sets.at);
     return rc;

@@ -110,7 +110,7 @@ static bool walks(const struct chunk *c)
     return c->bytes - at == (uint64_t)c->notes * sizeof(struct stored_note);
 }
 
-/* Takes chunks in order as far as heads can be followed; those whose payload is damaged are left out, and then the file is not complete. */
+/* Takes chunks in order as far as heads can be followed; those whose payload is damaged are left out, and then the file is not complete. id NULL: of whatever source files. */
 static void read_content(struct content *c, struct file_head expected, const struct identity *id, size_t n_files)
 {
     const struct file_head *head = (const struct file_head *)c->map.data;
@@ -125,7 +125,7 @@ static void read_content(struct content *c, struct file_head expected, const str
         if ((h->magic != CHUNK_MAGIC && h->magic != END_MAGIC) || h->head_hash != head_hash(h) || h->bytes > c->map.size - at || h->bytes % 8) break;
         ended = h->magic == END_MAGIC;
         if (ended) {
-            c->complete = h->bytes == n_files * sizeof *id && !memcmp(c->map.data + at, id, h->bytes);
+            c->complete = !id || (h->bytes == n_files * sizeof *id && !memcmp(c->map.data + at, id, h->bytes));
         } else {
             if (n == cap) c->chunk = xreallocarray(c->chunk, cap = cap ? 2 * cap : 64, sizeof *c->chunk);
             c->chunk[n++] = (struct chunk){h->source, h->payload_hash, h->bytes, h->file, h->lines, h->examples, h->notes, (const char *)c->map.data + at, NULL};
@@ -257,6 +257,35 @@ enum pawl_status cache_open(struct cache **out, const char *dir, uint64_t key, c
 done:
     cache_close(c);
     return st;
+}
+
+enum pawl_status cache_open_kept(struct cache **out, const char *path, size_t *n_files, struct err *err)
+{
+    struct cache *c = xcalloc(1, sizeof *c);
+    enum pawl_status st;
+
+    c->lock = -1;
+    c->path = xstrdup(path);
+    if ((st = map_open(&c->now.map, path, err)) != PAWL_OK) goto done;
+    if (c->now.map.size >= sizeof c->head) memcpy(&c->head, c->now.map.data, sizeof c->head);
+    if (c->head.magic == CACHE_MAGIC) read_content(&c->now, c->head, NULL, SIZE_MAX);
+    if (!c->now.complete) {
+        st = err_set(err, PAWL_EFORMAT, "%s: tokenised data of another version, or damaged", path);
+        goto done;
+    }
+    *n_files = 0;
+    for (size_t i = 0; i < c->now.n; i++)
+        if (c->now.chunk[i].file >= *n_files) *n_files = (size_t)c->now.chunk[i].file + 1;
+    *out = c;
+    c = NULL;
+done:
+    cache_close(c);
+    return st;
+}
+
+const char *cache_path(const struct cache *c)
+{
+    return c->path;
 }
 
 void cache_close(struct cache *c)

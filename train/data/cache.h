@@ -21,6 +21,10 @@ struct cache;
 
 /* Makes the directory where needed and waits for the lock. */
 enum pawl_status cache_open(struct cache **out, const char *dir, uint64_t key, const struct files *files, struct err *err);
+/* What another machine's cache file holds, for a run whose source files are not here: all of its chunks count, whatever they were made of. *n_files is the number of source files.
+ * PAWL_EFORMAT unless every chunk verifies. */
+enum pawl_status cache_open_kept(struct cache **out, const char *path, size_t *n_files, struct err *err);
+const char *cache_path(const struct cache *c);
 /* Unmaps: chunks that came from here end with it. NULL is allowed. */
 void cache_close(struct cache *c);
 

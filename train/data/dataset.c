@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Source chunks read at a time, for each thread. */
 #define CHUNKS_AHEAD 4
@@ -215,14 +216,36 @@ without:
     return false;
 }
 
-static enum pawl_status open_part(struct part *p, const struct dataset_config *part, const struct dataset_options *opt, struct err *err)
+/* False: there is no such file. Which settings it was made with is not asked: a resume compares configuration, tokenizer and template. */
+static bool from_kept(struct part *p, const struct dataset_config *part, const struct dataset_options *opt, size_t index, enum pawl_status *st, struct err *err)
+{
+    char *path = opt->kept ? xasprintf("%s-%zu.tokens", opt->kept, index) : NULL;
+    const struct chunk *chunk;
+    bool is_there = path && access(path, R_OK) == 0;
+
+    if (is_there && (*st = cache_open_kept(&p->cache, path, &p->files.n, err)) == PAWL_OK) {
+        if (!opt->quiet) log_info("%s is not here: its tokens are taken from %s", part->path, path);
+        p->files.path = xcalloc(p->files.n + 1, sizeof *p->files.path);
+        for (size_t i = 0; i < p->files.n; i++) p->files.path[i] = xstrdup(part->path);
+        chunk = cache_chunks(p->cache, &p->n);
+        p->chunk = xreallocarray(NULL, p->n + 1, sizeof *p->chunk);
+        if (p->n) memcpy(p->chunk, chunk, p->n * sizeof *chunk);
+    }
+    free(path);
+    return is_there;
+}
+
+static enum pawl_status open_part(struct part *p, const struct dataset_config *part, const struct dataset_options *opt, size_t index, struct err *err)
 {
     struct reading r = {0};
     int threads = opt->threads > 0 ? opt->threads : omp_get_num_procs();
     enum pawl_status st;
 
     p->weight = part->weight;
-    if ((st = files_list(&p->files, part, err)) != PAWL_OK) return st;
+    if ((st = files_list(&p->files, part, err)) != PAWL_OK) {
+        from_kept(p, part, opt, index, &st, err);
+        return st;
+    }
     if ((st = reading_init(&r, part, opt, &p->files, err)) != PAWL_OK) return st;
     if (!opt->cache_dir || !from_cache(p, &r, opt, threads, &st, err)) st = tokenise(p, &r, threads, err);
     reading_free(&r);
@@ -441,7 +464,7 @@ enum pawl_status dataset_open(struct dataset **out, const struct dataset_config 
     for (size_t i = 0; i < nparts; i++) {
         struct part *p = &d->storage->part[d->storage->n++];
 
-        if ((st = open_part(p, &parts[i], opt, err)) != PAWL_OK) goto done;
+        if ((st = open_part(p, &parts[i], opt, i, err)) != PAWL_OK) goto done;
         for (size_t k = 0; k < p->n; k++) {
             if ((st = take_chunk(d, opt, i, &p->chunk[k], err)) != PAWL_OK) goto done;
         }
@@ -512,6 +535,18 @@ enum pawl_status dataset_split(struct dataset *d, struct dataset **held_out, dou
 size_t dataset_count(const struct dataset *d)
 {
     return d->n;
+}
+
+size_t dataset_parts(const struct dataset *d)
+{
+    return d->storage->n;
+}
+
+const char *dataset_tokens_file(const struct dataset *d, size_t part)
+{
+    const struct cache *c = d->storage->part[part].cache;
+
+    return c ? cache_path(c) : NULL;
 }
 
 struct example dataset_example(const struct dataset *d, size_t i)

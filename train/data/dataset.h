@@ -28,6 +28,7 @@ struct dataset_options {
     int64_t vocab;                    /* rows of the model's embedding: an id beyond is an error; 0: not checked */
     int threads;                      /* 0: all cores */
     const char *cache_dir;            /* NULL: nothing is kept on disk */
+    const char *kept;                 /* where a part's files are not here, its tokens are taken from KEPT-INDEX.tokens, a cache file of another machine; NULL: from nowhere */
     bool (*stop)(void);               /* asked now and then while tokenising: true ends it with PAWL_ESTOPPED, and the cache keeps what is done. NULL: never */
     bool quiet;                       /* no counts and warnings on stderr: whoever asks prints them himself */
     bool inspect;                     /* findings that are errors, and nothing left, do not fail: whoever asks shows them */
@@ -67,6 +68,10 @@ struct example {
 };
 size_t dataset_count(const struct dataset *d);
 struct example dataset_example(const struct dataset *d, size_t i);
+
+size_t dataset_parts(const struct dataset *d);
+/* The cache file that holds the tokens of a part, all of them as they were made; NULL: they are in memory only. */
+const char *dataset_tokens_file(const struct dataset *d, size_t part);
 
 /* Changes with any token, mask, order or source weight: the identity that a resume compares. */
 uint64_t dataset_hash(const struct dataset *d);

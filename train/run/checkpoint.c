@@ -4,6 +4,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
 #include "train/run/journaling.h"
+#include "train/run/remoting.h"
 #include "train/run/state.h"
 
 #include <stdlib.h>
@@ -47,6 +48,7 @@ enum pawl_status checkpoint_save(struct trainer *t, struct err *err)
     struct save *sv = NULL;
     struct buf state = {0};
     struct retention keep = {.limit = (int)t->cfg->save_total_limit, .resumed_from = t->resumed_from, .best = t->best};
+    char *in_use;
     struct timespec begin = time_now();
     struct err failed;
     enum pawl_status st;
@@ -63,6 +65,9 @@ enum pawl_status checkpoint_save(struct trainer *t, struct err *err)
     if (st != PAWL_OK) return st;
     t->durable_step = t->saved_step = t->at.step;
     t->seconds_a_save = seconds_between(begin, time_now());
+    remoting_saved(t);
+    keep.in_use = in_use = remoting_in_use(t);
     if (store_retain(t->store, &keep, NULL, &failed) != PAWL_OK) log_warn("old checkpoints stay for now: %s", failed.text);
+    free(in_use);
     return PAWL_OK;
 }

@@ -55,6 +55,11 @@ void journaling_close(struct journaling *j)
     free(j);
 }
 
+struct journal *journaling_journal(const struct trainer *t)
+{
+    return t->journaling->journal;
+}
+
 struct journal_status journaling_status(const struct trainer *t)
 {
     return t->journaling ? journal_status(t->journaling->journal) : (struct journal_status){.durable.step = -1};

@@ -23,6 +23,7 @@ void journaling_step(struct trainer *t, bool due);
 enum pawl_status journaling_lines(struct trainer *t, struct err *err);
 /* The state of now durable, at most so many seconds from now: true where it is. Also in mid-accumulation. */
 bool journaling_now(struct trainer *t, double seconds);
+struct journal *journaling_journal(const struct trainer *t);
 /* Bytes written so far and seconds of the last commit, for events. */
 struct journal_status journaling_status(const struct trainer *t);
 

@@ -242,9 +242,14 @@ static void run_command(const char *command, const char *event, const char *dir)
     if (status) log_warn("on_event: %s: ended with %s %d", command, WIFEXITED(status) ? "exit code" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
+static const char *ending(enum pawl_status st)
+{
+    return st == PAWL_OK ? "finished" : st == PAWL_ESTOPPED ? "preempted" : "failed";
+}
+
 void ledger_end(struct trainer *t, enum pawl_status st, const struct err *err)
 {
-    const char *event = st == PAWL_OK ? "finished" : st == PAWL_ESTOPPED ? "preempted" : "failed", *why = st == PAWL_OK ? NULL : err->text;
+    const char *why = st == PAWL_OK ? NULL : err->text;
     struct journal_status js = journaling_status(t);
     struct buf b = {0};
 
@@ -260,8 +265,12 @@ void ledger_end(struct trainer *t, enum pawl_status st, const struct err *err)
              t->saved_step == t->at.step && !t->at.row ? "checkpoint" : js.durable.step == t->at.step && js.durable.row == t->at.row ? "journal" : "nothing new",
              (long long)js.commits, (unsigned long long)js.bytes, t->at.seconds);
     if (t->ledger && t->ledger->price > 0) buf_addf(&b, ",\"cost\":%.4f", t->at.cost);
-    record_event(t, event, b.data);
+    record_event(t, ending(st), b.data);
     buf_free(&b);
     if (st == PAWL_OK) ledger_forgive(t);
-    if (t->cfg->on_event) run_command(t->cfg->on_event, event, store_dir(t->store));
+}
+
+void ledger_tell(struct trainer *t, enum pawl_status st)
+{
+    if (t->cfg->on_event) run_command(t->cfg->on_event, ending(st), store_dir(t->store));
 }

@@ -20,7 +20,9 @@ void ledger_step(struct trainer *t);
 bool ledger_too_expensive(const struct trainer *t);
 /* A run that is done may be started as often as anybody likes. */
 void ledger_forgive(struct trainer *t);
-/* finished, preempted or failed, with what is durable; then on_event's command is run and waited for. */
+/* finished, preempted or failed, with what is durable. */
 void ledger_end(struct trainer *t, enum pawl_status st, const struct err *err);
+/* Runs on_event's command, once nothing else is to be done, and waits for it. */
+void ledger_tell(struct trainer *t, enum pawl_status st);
 
 #endif

@@ -4,6 +4,7 @@
 #include "kernels/base/mem.h"
 #include "kernels/profile.h"
 #include "train/run/journaling.h"
+#include "train/run/remoting.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +22,15 @@ static char *clock_text(char text[32], double seconds)
 
 static void show_progress(struct trainer *t, const struct step_record *r)
 {
+    struct buf remote = {0};
     char eta[32];
 
     if (r->step % t->cfg->logging_steps && r->step != t->total_steps) return;
-    log_progress("step %lld/%lld  loss %.4f  lr %.2e  %.0f tokens/s  ETA %s  durable step %lld", (long long)r->step, (long long)t->total_steps, r->loss, r->learning_rate,
-                 (double)r->tokens / r->seconds, clock_text(eta, t->seconds_a_step * (double)(t->total_steps - r->step)), (long long)t->durable_step);
+    remoting_progress(t, &remote);
+    log_progress("step %lld/%lld  loss %.4f  lr %.2e  %.0f tokens/s  ETA %s  durable step %lld%s", (long long)r->step, (long long)t->total_steps, r->loss, r->learning_rate,
+                 (double)r->tokens / r->seconds, clock_text(eta, t->seconds_a_step * (double)(t->total_steps - r->step)), (long long)t->durable_step,
+                 remote.data ? remote.data : "");
+    buf_free(&remote);
 }
 
 void record_step(struct trainer *t, const struct step_record *r)

@@ -12,6 +12,8 @@
 #include "train/run/journaling.h"
 #include "train/run/ledger.h"
 #include "train/run/record.h"
+#include "train/run/remoting.h"
+#include "train/run/restore.h"
 #include "train/run/resume.h"
 #include "train/run/spot.h"
 #include "train/run/step.h"
@@ -35,7 +37,7 @@ static enum pawl_status open_model(struct trainer *t, struct err *err)
     enum pawl_status st;
 
     if ((st = dev_open(&t->dev, c->device, c->bf16 == CONFIG_OFF ? DTYPE_F32 : DTYPE_BF16, (int)c->threads, err)) != PAWL_OK) return st;
-    if ((st = locate(&path, c->base_model, LOCATE_MODEL, NULL, err)) != PAWL_OK) return st;
+    if ((st = locate(&path, c->base_model, LOCATE_MODEL, NULL, err)) != PAWL_OK && !(path = restored_base(c->output_dir))) return st;
     if ((st = model_open(&t->model, path, storage, err)) != PAWL_OK) goto done;
     if ((st = lora_from_config(&t->lora, &t->model->spec, c, err)) != PAWL_OK) goto done;
     if ((st = base_tokenizer(&t->tokenizer, path, t->model->spec.V, c, err)) != PAWL_OK) goto done;
@@ -50,7 +52,7 @@ static enum pawl_status open_data(struct trainer *t, struct err *err)
     const struct config *c = t->cfg;
     struct dataset_options opt = dataset_options(c);
     struct rows_options ropt = rows_options(c), eopt = rows_options_eval(c, c->micro_batch_size);
-    char *cache = dataset_cache_dir();
+    char *cache = dataset_cache_dir(), *train = xasprintf("%s/" TOKENS_DIR "/train", c->output_dir), *test = xasprintf("%s/" TOKENS_DIR "/test", c->output_dir);
     enum pawl_status st;
 
     opt.tokenizer = t->tokenizer;
@@ -59,7 +61,9 @@ static enum pawl_status open_data(struct trainer *t, struct err *err)
     opt.threads = (int)c->threads;
     opt.cache_dir = cache;
     opt.stop = stop_requested;
+    opt.kept = train;
     if ((st = dataset_open(&t->data, c->datasets, c->ndatasets, &opt, err)) != PAWL_OK) goto done;
+    opt.kept = test;
     if (c->ntest_datasets) st = dataset_open(&t->held_out, c->test_datasets, c->ntest_datasets, &opt, err);
     else if (c->val_set_size > 0) st = dataset_split(t->data, &t->held_out, c->val_set_size, err);
     if (st != PAWL_OK) goto done;
@@ -70,6 +74,8 @@ static enum pawl_status open_data(struct trainer *t, struct err *err)
     st = rows_build(&t->rows, t->data, &ropt, err);
 done:
     free(cache);
+    free(train);
+    free(test);
     return st;
 }
 
@@ -213,7 +219,7 @@ done:
 /* The generation is above that of everything that was found, also of commits. */
 static enum pawl_status begin_records(struct trainer *t, struct resume *r, struct err *err)
 {
-    uint64_t seen = r->at.generation;
+    uint64_t seen = r->at.generation > remoting_generation(t) ? r->at.generation : remoting_generation(t);
     enum pawl_status st;
 
     for (size_t i = 0; i < r->slots.n; i++)
@@ -250,6 +256,16 @@ static void mend_links(struct trainer *t, const struct resume *r)
     }
 }
 
+/* The run directory is ours, and has what a remote knew better. */
+static enum pawl_status open_run(struct trainer *t, struct err *err)
+{
+    enum pawl_status st;
+
+    if ((st = store_open(&t->store, &fsys_real, t->cfg->output_dir, err)) != PAWL_OK) return st == PAWL_ELOCKED ? st : err_prefix(err, "output_dir");
+    if (t->opt.fresh && (st = store_archive(t->store, err)) != PAWL_OK) return st;
+    return remoting_open(t, err);
+}
+
 static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
 {
     struct resume r = {0};
@@ -257,8 +273,6 @@ static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
 
     t->at.best_loss = NAN;
     t->hash.step = -1;
-    if ((st = store_open(&t->store, &fsys_real, t->cfg->output_dir, err)) != PAWL_OK) return st == PAWL_ELOCKED ? st : err_prefix(err, "output_dir");
-    if (t->opt.fresh && (st = store_archive(t->store, err)) != PAWL_OK) return st;
     if ((st = resume_find(&r, t->cfg->output_dir, err)) != PAWL_OK || (st = ledger_open(&t->ledger, t, &r, err)) != PAWL_OK) goto done;
     st = r.state ? resume_check_config(t, &r, err) : config_fix_batch(t->cfg, 1, 0, err);
     if (st != PAWL_OK || (st = open_data(t, err)) != PAWL_OK || (st = allocate(t, err)) != PAWL_OK) goto done;
@@ -266,10 +280,10 @@ static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
     t->warmup_steps = t->cfg->warmup_steps ? t->cfg->warmup_steps : (int64_t)ceil(t->cfg->warmup_ratio * (double)t->total_steps);
     st = r.state ? resume_load(t, &r, err) : begin_adapter(t, err);
     if (st == PAWL_OK) mend_links(t, &r);
-    if (st == PAWL_OK && (t->finished = r.ckpt && !r.slot && is_end(t))) goto done;
+    if (st == PAWL_OK && (t->finished = r.ckpt && !r.slot && is_end(t) && !remoting_behind(t, &r))) goto done;
     if (st != PAWL_OK || (st = begin_records(t, &r, err)) != PAWL_OK) goto done;
     if (r.state && t->cfg->resume_check && t->staging && (st = resume_replay(t, &r, t->staging, err)) != PAWL_OK) goto done;
-    st = journaling_open(&t->journaling, t, r.slot ? r.slot->path : NULL, err);
+    if ((st = journaling_open(&t->journaling, t, r.slot ? r.slot->path : NULL, err)) == PAWL_OK) st = remoting_start(t, &r, err);
     t->dev->ops->round_operand(t->dev, t->operand, t->theta, t->lora.n);
     t->last_save = time_now();
 done:
@@ -412,7 +426,7 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
 
     if (!durable) t->at.row = 0, t->at.row_loss = 0; /* what can't be saved is computed again */
     durable |= t->durable_step == t->at.step;
-    if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need)) save_if_possible(t);
+    if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t))) save_if_possible(t);
     if (durable || t->saved_step == t->at.step)
         return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: the same command goes on", why, (long long)t->at.step, (long long)t->total_steps,
                        t->at.row ? " and within the next" : "");
@@ -436,6 +450,8 @@ static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int
     if (t->saved_step == t->at.step) return PAWL_OK;
     if (*end) return save_now(t, err);
     asked = spot_save_asked(t->spot);
+    if (asked) remoting_hurry(t);
+    asked |= remoting_save_asked(t);
     if (t->at.step && (best || asked || due(t->at.step, save_every) || (c->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= c->save_minutes * 60))) save_if_possible(t);
     return PAWL_OK;
 }
@@ -463,7 +479,8 @@ static enum pawl_status train_loop(struct trainer *t, struct err *err)
         if (!why && !t->at.row) st = between_steps(t, eval_every, save_every, &end, err);
         if (st != PAWL_OK && st != PAWL_ESTOPPED) return st;
         if (end) return PAWL_OK;
-        if (st == PAWL_OK && !why) st = train_step(t, err);
+        if (st == PAWL_OK && !why && (st = remoting_step(t, err)) == PAWL_OK) st = train_step(t, err);
+        else if (st == PAWL_ELOCKED) return st;
         else st = PAWL_ESTOPPED;
         if (st == PAWL_ESTOPPED) return stop_now(t, why ? why : stop_reason(), err);
         if (st != PAWL_OK) return st;
@@ -473,6 +490,7 @@ static enum pawl_status train_loop(struct trainer *t, struct err *err)
 static void trainer_close(struct trainer *t)
 {
     loader_close(t->loader);
+    remoting_close(t->remoting);
     journaling_close(t->journaling);
     ledger_close(t->ledger);
     spot_close(t->spot);
@@ -496,16 +514,30 @@ static void trainer_close(struct trainer *t)
     free(t->best);
 }
 
+/* What this process leaves behind goes to the remote too: within the time of a notice, else with patience. */
+static enum pawl_status upload_end(struct trainer *t, enum pawl_status st, struct err *err)
+{
+    struct err failed;
+    enum pawl_status up = st == PAWL_ELOCKED ? PAWL_OK : remoting_end(t, stop_requested() ? stop_seconds_left() - 0.2 : -1, &failed);
+
+    if (up == PAWL_OK) return st;
+    if (st != PAWL_OK && up != PAWL_ELOCKED) {
+        log_warn("%s", failed.text);
+        return st;
+    }
+    *err = failed;
+    return up;
+}
+
 enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt, struct err *err)
 {
     struct trainer t = {.cfg = cfg, .opt = *opt};
     enum pawl_status st;
 
-    if (cfg->remote) log_warn("remote: uploads are not made yet: this run is durable on local disk only");
     stop_watch();
     stop_set_grace(cfg->preempt_grace_seconds);
     t.spot = spot_open(cfg->spot);
-    if ((st = open_model(&t, err)) != PAWL_OK || (st = start_or_resume(&t, err)) != PAWL_OK) goto done;
+    if ((st = open_run(&t, err)) != PAWL_OK || (st = open_model(&t, err)) != PAWL_OK || (st = start_or_resume(&t, err)) != PAWL_OK) goto done;
     if (t.finished) {
         ledger_forgive(&t);
         log_info("%s is finished: step %lld of %lld", cfg->output_dir, (long long)t.at.step, (long long)t.total_steps);
@@ -520,6 +552,8 @@ enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt
         journaling_now(&t, 1e9);
     }
     ledger_end(&t, st, err);
+    st = upload_end(&t, st, err);
+    ledger_tell(&t, st);
     if (t.profile) record_profile(&t);
     if (st == PAWL_OK) log_info("done: the adapter is %s/adapter", cfg->output_dir);
 done:

@@ -66,6 +66,7 @@ struct trainer {
     struct jsonl *metrics, *events;
     struct journaling *journaling;
     struct ledger *ledger;
+    struct remoting *remoting; /* NULL: no remote */
     struct profile *profile;  /* NULL: not asked for */
     struct spot *spot;        /* NULL: nobody is asked */
     struct progress at;
