@@ -7,7 +7,7 @@ dir=$(mktemp -d "${PAWL_CRASH_DIR:-${TMPDIR:-/tmp}}/pawl-crash-XXXXXX")
 export XDG_CACHE_HOME=$dir/cache OMP_WAIT_POLICY=passive
 children=()
 leave() {
-    for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null; done
+    for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null && wait "$p" 2>/dev/null; done
     [ -n "${mounted:-}" ] && umount "$mounted" 2>/dev/null
     [ -n "${loop:-}" ] && losetup -d "$loop" 2>/dev/null
     rm -rf "$dir"
@@ -62,7 +62,7 @@ stop_at() {
 }
 # park DIR: makes a checkpoint of where it stands, and no step.
 park() {
-    run "$1" --set max_minutes=0.0000001 2>"$dir/err"
+    run "$1" --set max_minutes=1e-12 2>"$dir/err"
     [ $? = 75 ] || fail "parking $1: $(cat "$dir/err")"
 }
 # as_far DIR WHAT: DIR, wherever it stands, equals an uninterrupted run that was stopped there.

@@ -33,7 +33,7 @@ while [ $hits -lt "$kills" ]; do
         last_ack=${acked:-0}
         [ $hits -ge "$kills" ] && break
         # The next resume says where it begins. A run that was killed after its end does not resume: same() below looks at that end.
-        "$pawl" train "$dir/run.yaml" -q --set output_dir="$out" --set max_minutes=0.0000001 2>"$dir/err"
+        "$pawl" train "$dir/run.yaml" -q --set output_dir="$out" --set max_minutes=1e-12 2>"$dir/err"
         rc=$?
         [ $rc = 0 ] && break
         [ $rc = 75 ] || fail "a resume failed with exit $rc: $(cat "$dir/err")"

@@ -39,7 +39,7 @@ for ((round = 0; round < rounds || within * given_up == 0; round++)); do
     await 'the last process'
     kill -9 $pid
     wait $pid 2>/dev/null
-    run "$out" --set max_minutes=0.0000001 2>"$dir/err"
+    run "$out" --set max_minutes=1e-12 2>"$dir/err"
     [ "$(last_event "$out" resume row)" = "$row" ] || [ "$(last_event "$out" resume step)" -gt "$(last_event "$out" preempted step)" ] ||
         fail "stopped at row $row, the resume begins at row $(last_event "$out" resume row): $(cat "$dir/err")"
 done

@@ -1,0 +1,63 @@
+#!/bin/bash
+# A resume compares: what changes the trajectory is refused with old and new values and taken with --accept-changes; what does not is taken.
+epochs=3
+. "$2/tests/crash/common.sh"
+cp -r "$root/tests/golden/llama" "$dir/model"
+sed -i "s|^base_model:.*|base_model: $dir/model|" "$dir/run.yaml"
+whole
+stop_at 3 "$dir/half"
+n=0
+again() { # a copy of the half of the run, in $dir/copy
+    rm -rf "$dir/copy"
+    cp -r "$dir/half" "$dir/copy"
+}
+refused() { # WHAT PATTERN OPTION...: refused with these words; then accepted, and said all the same
+    again
+    run "$dir/copy" "${@:3}" 2>"$dir/err"
+    [ $? = 1 ] || fail "$1: a change was taken: $(cat "$dir/err")"
+    grep -q -- "$2" "$dir/err" || fail "$1: expected \"$2\", found $(cat "$dir/err")"
+    grep -q -- '--accept-changes' "$dir/err" || fail "$1: the refusal does not name --accept-changes: $(cat "$dir/err")"
+    [ "$(wc -l <"$dir/copy/metrics.jsonl")" = 3 ] || fail "$1: the refusal changed the run"
+    run "$dir/copy" "${@:3}" --accept-changes 2>"$dir/err" || fail "$1: --accept-changes: $(cat "$dir/err")"
+    [ "$(last_event "$dir/copy" resume step)" = 3 ] || fail "$1: --accept-changes began at step $(last_event "$dir/copy" resume step)"
+    n=$((n + 1))
+}
+refused learning_rate 'learning_rate: 0.002 -> 0.001' --set learning_rate=1e-3
+refused seed 'seed: 42 -> 43' --set seed=43
+refused dropout 'lora_dropout: 0.1 -> 0' --set lora_dropout=0
+refused batch 'global_batch_size: 6 -> 4' --set global_batch_size=4
+refused horizon 'num_epochs: 3 -> 4' --set num_epochs=4
+refused 'two at once' 'warmup_steps: 3 -> 4.*weight_decay: 0.01 -> 0.02\|weight_decay: 0.01 -> 0.02.*warmup_steps: 3 -> 4' --set warmup_steps=4 --set weight_decay=0.02
+changed() { # WHAT PATTERN FILE COMMAND...: the file changed by the command
+    cp "$3" "$dir/kept"
+    "${@:4}"
+    cmp -s "$3" "$dir/kept" && fail "$1: nothing was changed"
+    refused "$1" "$2"
+    cp "$dir/kept" "$3"
+}
+hashes='changed since .* (hash [0-9a-f]\{16\} then, [0-9a-f]\{16\} now)'
+changed data "the training data $hashes" "$dir/train.jsonl" sed -i '7s/answer/reply/' "$dir/train.jsonl"
+changed model "the base model $hashes" "$dir/model/model.safetensors" sh -c 'printf "\\001" | dd of="$0" bs=1 seek=$(($(stat -c %s "$0") - 40)) conv=notrunc status=none' "$dir/model/model.safetensors"
+changed tokenizer "the tokenizer $hashes" "$dir/model/tokenizer.json" sed -i 's/"special": *false/"special": true/; s/"ignore_merges": *false/"ignore_merges": true/' "$dir/model/tokenizer.json"
+refused template 'chat_template' --set chat_template=chatml
+
+# Taken: what does not change the bits, to the same end.
+again
+run "$dir/copy" --set threads=2 --set micro_batch_size=3 --set gradient_checkpointing=true --set save_steps=2 --set journal=false --set logging_steps=7 2>"$dir/err" || fail "$(cat "$dir/err")"
+same "$dir/copy" "threads, micro-batch, checkpointing and saving changed"
+
+# Another instruction set rounds differently: said as such, and no damage.
+refused_not() {
+    again
+    PAWL_ISA=$1 run "$dir/copy" 2>"$dir/err" || fail "PAWL_ISA=$1: $(cat "$dir/err")"
+    grep -q 'it was trained on .*, this is ' "$dir/err" || fail "PAWL_ISA=$1: not said: $(cat "$dir/err")"
+    [ "$(last_event "$dir/copy" replay why)" != "" ] || fail "PAWL_ISA=$1: $(grep '"replay"' "$dir/copy/events.jsonl")"
+}
+isa="one instruction set only"
+grep -qw avx2 /proc/cpuinfo && {
+    rm -rf "$dir/half"
+    PAWL_ISA=avx2 stop_at 3 "$dir/half"
+    refused_not portable
+    isa="avx2 to portable: $(last_event "$dir/copy" replay gradient) gradient, said as another device"
+}
+echo "changes: $n refused with old and new values and taken with --accept-changes; $isa"

@@ -1,0 +1,60 @@
+#!/bin/bash
+# How a run ends and begins besides being killed: time and money that are used up, commands on events, starts that lead nowhere, and a second process on the same run.
+epochs=2000
+. "$2/tests/crash/common.sh"
+out=$dir/run
+# max_minutes: exit 75, all durable; the command hears of it.
+hear=$dir/heard
+run "$out" --set max_minutes=0.02 --set on_event="echo \$PAWL_EVENT \$PAWL_RUN_DIR >>$hear" 2>"$dir/err"
+[ $? = 75 ] || fail "max_minutes: $(cat "$dir/err")"
+grep -q 'stopped by max_minutes at step .*all of it is durable' "$dir/err" || fail "max_minutes: $(cat "$dir/err")"
+[ "$(last_event "$out" preempted durable_step)" = "$(last_event "$out" preempted step)" ] || fail "max_minutes: $(tail -1 "$out/events.jsonl")"
+run "$out" --set loss_watchdog_threshold=1e-30 --set loss_watchdog_patience=1 --set on_event="echo \$PAWL_EVENT >>$hear; exit 3" 2>"$dir/err" && fail "the watchdog did not bark"
+grep -q 'on_event: .*ended with exit code 3' "$dir/err" || fail "a command that fails is not named: $(cat "$dir/err")"
+run "$dir/short" --set num_epochs=1 --set on_event="echo \$PAWL_EVENT >>$hear" 2>"$dir/err" || fail "one epoch: $(cat "$dir/err")"
+[ "$(cat "$hear")" = "preempted $out
+failed
+finished" ] || fail "on_event heard: $(cat "$hear")"
+
+# A second process: exit 3, and it names the holder. A holder that was killed holds nothing.
+begin --set output_dir="$out"
+steps_done 1 "$out/metrics.jsonl"
+run "$out" 2>"$dir/second"
+[ $? = 3 ] || fail "a second process: $(cat "$dir/second")"
+grep -q "held by host $(hostname) pid $pid since 20" "$dir/second" || fail "the holder, $pid, is not named: $(cat "$dir/second")"
+alive
+kill -9 $pid
+wait $pid 2>/dev/null
+park "$out"
+
+# Three starts in a row without a new durable step are enough. A step in between, and they count anew.
+for i in 1 2; do run "$out" --set max_fruitless_starts=3 --set max_minutes=1e-12 2>"$dir/err"; done
+run "$out" --set max_fruitless_starts=3 --set max_minutes=1e-12 2>"$dir/err"
+[ $? = 1 ] && grep -q '^.*3 starts in a row ended without a new durable step' "$dir/err" || fail "the fourth start without a step: $(cat "$dir/err")"
+grep -q "remove $out/starts.json, or raise max_fruitless_starts" "$dir/err" || fail "it does not say what to do: $(cat "$dir/err")"
+rm "$out/starts.json"
+for i in 1 2 3 4; do
+    run "$out" --set max_fruitless_starts=3 --set loss_watchdog_threshold=1e-30 --set loss_watchdog_patience=1 2>"$dir/err"
+    grep -q 'steps in a row' "$dir/err" || fail "start $i, each with a new step: $(cat "$dir/err")"
+done
+
+# max_cost: the cloud says what the machine is, prices.yaml what it costs; what earlier processes cost counts.
+command -v python3 >/dev/null || { echo "stops: max_minutes, on_event, lock, fruitless starts; max_cost skipped, no python3 for the metadata server"; exit; }
+port=$((20000 + $$ % 20000))
+python3 "$root/tests/crash/metadata.py" $port rebalance 1000000 0 2>/dev/null &
+children+=($!)
+until (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do sleep 0.05; done
+export AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$port XDG_CONFIG_HOME=$dir/settings
+mkdir -p "$dir/settings/pawl"
+echo 'instances: [{name: g5.xlarge, on_demand: 7200, spot: 3600}]' >"$dir/settings/pawl/prices.yaml" # a dollar a second
+run "$dir/paid" --set spot=aws --set max_cost=2 2>"$dir/err"
+[ $? = 75 ] && grep -q 'stopped by max_cost' "$dir/err" || fail "max_cost: $(cat "$dir/err")"
+cost=$(last_event "$dir/paid" preempted cost)
+awk -v c="$cost" 'BEGIN { exit !(c >= 2 && c < 60) }' || fail "max_cost 2 stopped at $cost"
+[ "$(last_event "$dir/paid" instance kind)" = spot ] || fail "the instance: $(grep '"instance"' "$dir/paid/events.jsonl")"
+run "$dir/paid" --set spot=aws --set max_cost="$(awk -v c="$cost" 'BEGIN { print c + 2 }')" 2>"$dir/err"
+awk -v c="$cost" -v d="$(last_event "$dir/paid" preempted cost)" 'BEGIN { exit !(d >= c + 2 && d < c + 60) }' || fail "after $cost, with 2 more: $(last_event "$dir/paid" preempted cost)"
+echo 'instances: []' >"$dir/settings/pawl/prices.yaml"
+run "$dir/unknown" --set spot=aws --set max_cost=0.000001 --set num_epochs=40 2>"$dir/err" || fail "no price: $(cat "$dir/err")"
+grep -q 'max_cost: prices.yaml has no spot price of g5.xlarge: cost is not watched' "$dir/err" || fail "no price: $(cat "$dir/err")"
+echo "stops: max_minutes, max_cost, on_event, fruitless starts and the lock do what they say"
