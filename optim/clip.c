@@ -9,10 +9,14 @@ int64_t clip_blocks(int64_t n)
 
 double clip_norm(struct dev *dev, const float *g, int64_t n, double *blocks)
 {
-    int64_t count = clip_blocks(n);
+    dev->ops->sum_squares(dev, blocks, g, n, CLIP_BLOCK);
+    return clip_norm_of(blocks, clip_blocks(n));
+}
+
+double clip_norm_of(const double *blocks, int64_t count)
+{
     double sum = 0;
 
-    dev->ops->sum_squares(dev, blocks, g, n, CLIP_BLOCK);
     for (int64_t i = 0; i < count; i++) sum += blocks[i];
     return fm_sqrt(sum);
 }

@@ -43,6 +43,7 @@ void log_warn(const char *fmt, ...)
 {
     va_list ap;
 
+    if (log_level < LOG_QUIET) return;
     va_start(ap, fmt);
     say("warning: ", fmt, ap);
     va_end(ap);

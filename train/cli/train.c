@@ -48,15 +48,35 @@ static void check(const struct config *c)
     buf_free(&yaml);
 }
 
+/* Rank 0 speaks for all; another one says only what it alone knows. */
+static int train(struct config *config, struct trainer_options *run, int ranks)
+{
+    struct err err;
+    bool parent = false;
+    int rc = 0;
+
+    if (ranks > 1 && ranks_start(&run->ranks, ranks, &parent, &rc, &err) != PAWL_OK) return cli_fail(&err);
+    if (parent) return rc;
+    if (run->ranks.rank) log_level = LOG_SILENT;
+    run->version = PAWL_VERSION;
+    if (run_train(config, run, &err) == PAWL_OK) return 0;
+    if (!run->ranks.rank) return cli_fail(&err);
+    rc = err_exit_code(err.status);
+    if (strncmp(err.text, "rank 0", 6) != 0 && err.status != PAWL_ESTOPPED) fprintf(stderr, "pawl: rank %d: %s\n", run->ranks.rank, err.text);
+    return rc;
+}
+
 int cmd_train(int argc, char **argv)
 {
     struct cli_list sets = {0};
     struct trainer_options run = {0};
     bool only_check = false, help_keys = false;
+    int64_t ranks = 0;
     const struct cli_option options[] = {
         {"set", 0, CLI_LIST, &sets, "KEY=VALUE", "override a key; repeatable; datasets.0.path=F for nested ones", 0, 0},
         {"fresh", 0, CLI_FLAG, &run.fresh, NULL, "move the old run to output_dir/old-TIME and begin anew", 0, 0},
         {"accept-changes", 0, CLI_FLAG, &run.accept_changes, NULL, "go on although configuration, model or data changed since the checkpoint", 0, 0},
+        {"ranks", 0, CLI_INT, &ranks, "N", "start N processes on this machine that share out each batch and the optimizer's state", 1, RANKS_MAX},
         {"profile", 0, CLI_FLAG, &run.profile, NULL, "measure every op: prints time by op and layer, writes profile.json and trace.json (for chrome://tracing) to output_dir", 0, 0},
         {"check", 0, CLI_FLAG, &only_check, NULL, "only read the configuration: print it resolved, name files that are not here", 0, 0},
         {"help-keys", 0, CLI_FLAG, &help_keys, NULL, "describe every key of a configuration", 0, 0},
@@ -83,6 +103,15 @@ int cmd_train(int argc, char **argv)
         rc = cli_misuse(&spec, "expected RUN.yaml, or the NAME:BUCKET/PATH of a remote");
         goto done;
     }
+    if (ranks_from_environment(&run.ranks, &err) != PAWL_OK) {
+        rc = cli_fail(&err);
+        goto done;
+    }
+    if (ranks && run.ranks.launcher) {
+        rc = cli_misuse(&spec, "--ranks: %s has started %d ranks already: leave it out", run.ranks.launcher, run.ranks.size);
+        goto done;
+    }
+    if (run.ranks.rank) log_level = LOG_SILENT;
     if (remote_is_name(argv[0])) {
         if (restore_config(&from_remote, argv[0], &err) != PAWL_OK) {
             rc = cli_fail(&err);
@@ -100,7 +129,7 @@ int cmd_train(int argc, char **argv)
         check(config);
         rc = 0;
     } else {
-        rc = run_train(config, &run, &err) == PAWL_OK ? 0 : cli_fail(&err);
+        rc = train(config, &run, (int)ranks);
     }
 done:
     if (from_remote) unlink(from_remote);

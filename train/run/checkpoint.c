@@ -13,8 +13,8 @@ static enum pawl_status save_moments(const struct trainer *t, struct save *sv, s
 {
     char *path = xasprintf("%s/%s", save_path(sv), OPTIMIZER_FILE);
     struct tensor parts[] = {
-        {.name = "m", .dtype = DTYPE_F32, .rank = 1, .shape = {t->lora.n}, .data = t->m},
-        {.name = "v", .dtype = DTYPE_F32, .rank = 1, .shape = {t->lora.n}, .data = t->v},
+        {.name = "m", .dtype = DTYPE_F32, .rank = 1, .shape = {t->lora.n}, .data = t->whole[1]},
+        {.name = "v", .dtype = DTYPE_F32, .rank = 1, .shape = {t->lora.n}, .data = t->whole[2]},
     };
     struct file_sum sum;
     enum pawl_status st = safetensors_write(store_sys(t->store), path, parts, 2, NULL, 0, &sum, err);
@@ -30,7 +30,7 @@ static enum pawl_status save_files(const struct trainer *t, struct save *sv, str
     struct buf text = {0};
     enum pawl_status st;
 
-    if ((st = lora_write(&t->lora, t->theta, store_sys(t->store), save_path(sv), &sum, err)) != PAWL_OK) return st;
+    if ((st = lora_write(&t->lora, t->whole[0], store_sys(t->store), save_path(sv), &sum, err)) != PAWL_OK) return st;
     save_add(sv, LORA_WEIGHTS, sum);
     if ((st = save_moments(t, sv, err)) != PAWL_OK) return st;
     lora_config_json(&t->lora, t->cfg->base_model, &text);

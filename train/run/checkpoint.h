@@ -8,7 +8,7 @@
 #define OPTIMIZER_FILE "optimizer.safetensors" /* m and v, F32 (n) each, in the order of theta */
 #define CONFIG_FILE "config.yaml"
 
-/* Writes checkpoint-STEP durable, removes what retention allows; durable_step, saved_step and last_save follow. */
+/* Writes checkpoint-STEP durable from t->whole, removes what retention allows; durable_step, saved_step and last_save follow. */
 enum pawl_status checkpoint_save(struct trainer *t, struct err *err);
 
 #endif

@@ -124,7 +124,6 @@ void journaling_step(struct trainer *t, bool due)
 {
     struct journaling *j = t->journaling;
     size_t bytes = (size_t)t->lora.n * sizeof *t->theta;
-    const float *parts[] = {t->theta, t->m, t->v};
     struct journal_part staged[3];
     struct buf state = {0};
     char *staging = due ? journal_begin(j->journal) : NULL;
@@ -135,13 +134,18 @@ void journaling_step(struct trainer *t, bool due)
     }
     for (int i = 0; i < 3; i++) {
         staged[i] = (struct journal_part){staging + (size_t)i * bytes, bytes};
-        t->dev->ops->download(t->dev, staging + (size_t)i * bytes, parts[i], bytes);
+        if ((float *)staged[i].data != t->whole[i]) t->dev->ops->download(t->dev, staging + (size_t)i * bytes, t->whole[i], bytes);
     }
     state_add(t, true, &state);
     journal_commit(j->journal, here(t), staged, 3, state.data);
     buf_free(&state);
     j->handed = j->tried = time_now();
     j->handed_over++;
+}
+
+bool journaling_idle(struct trainer *t, double seconds)
+{
+    return journal_wait(t->journaling->journal, seconds);
 }
 
 enum pawl_status journaling_lines(struct trainer *t, struct err *err)
@@ -163,7 +167,7 @@ bool journaling_now(struct trainer *t, double seconds)
 {
     struct journaling *j = t->journaling;
     struct journal_part parts[JOURNAL_PARTS];
-    const float *from[JOURNAL_PARTS] = {t->theta, t->m, t->v};
+    const float *from[JOURNAL_PARTS] = {t->whole[0], t->whole[1], t->whole[2]};
     struct buf state = {0};
     struct journal_status s;
     struct err failed;
@@ -176,6 +180,7 @@ bool journaling_now(struct trainer *t, double seconds)
     s = journal_status(j->journal);
     follow(t, s);
     if (journal_order(s.durable, here(t)) == 0) return true;
+    if (t->share.size > 1 && t->whole_step != t->at.step) return false; /* the other ranks' slices are not here */
     for (int l = 0; l < t->tree.levels; l++)
         if (t->at.row >> l & 1) from[n++] = t->tree.level[l];
     for (int i = 0; i < n; i++) parts[i] = (struct journal_part){from[i], (size_t)t->lora.n * sizeof **from};

@@ -19,6 +19,8 @@ void journaling_line(struct trainer *t, const char *line, size_t len);
 bool journaling_due(struct trainer *t);
 /* At the end of each step: hands the state over where due, else the lines; durable_step follows what the writer says, and so do messages. */
 void journaling_step(struct trainer *t, bool due);
+/* Waits until the staging buffer is free, at most so many seconds: false where it is not. */
+bool journaling_idle(struct trainer *t, double seconds);
 /* Waits until all lines are durable: what a checkpoint of this state needs. */
 enum pawl_status journaling_lines(struct trainer *t, struct err *err);
 /* The state of now durable, at most so many seconds from now: true where it is. Also in mid-accumulation. */

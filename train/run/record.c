@@ -54,6 +54,7 @@ void record_event(struct trainer *t, const char *event, const char *json_fields)
     struct tm tm;
     char when[32];
 
+    if (!t->events) return; /* another rank has them */
     clock_gettime(CLOCK_REALTIME, &ts);
     gmtime_r(&ts.tv_sec, &tm);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);

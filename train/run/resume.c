@@ -103,7 +103,7 @@ enum pawl_status resume_check_config(struct trainer *t, const struct resume *r, 
     size_t n;
 
     if ((st = old_config(&old, r, err)) != PAWL_OK) goto done;
-    if ((st = config_fix_batch(t->cfg, 1, old->global_batch_size, err)) != PAWL_OK) goto done;
+    if ((st = config_fix_batch(t->cfg, t->share.size, old->global_batch_size, err)) != PAWL_OK) goto done;
     n = config_diff(old, t->cfg, true, &changes);
     if (n && !t->opt.accept_changes) {
         for (size_t i = 0; i + 1 < changes.len; i++)
@@ -125,7 +125,7 @@ static enum pawl_status load_moments(struct trainer *t, const struct ckpt *c, st
     struct {
         const char *name;
         float *to;
-    } parts[] = {{"m", t->m}, {"v", t->v}};
+    } parts[] = {{"m", t->whole[1]}, {"v", t->whole[2]}};
     struct safetensors *s = NULL;
     enum pawl_status st = safetensors_open(&s, path, err);
 
@@ -142,16 +142,17 @@ static enum pawl_status load_moments(struct trainer *t, const struct ckpt *c, st
     return st;
 }
 
-/* theta, m, v, then the pending nodes of the gradient tree from the smallest up. */
+/* theta, m, v, then the pending nodes of the gradient tree from the smallest up. Those are of the first rows, which several ranks share out: they begin the step anew. */
 static enum pawl_status load_slot(struct trainer *t, const struct journal_slot *s, struct err *err)
 {
     size_t bytes = (size_t)t->lora.n * sizeof *t->theta;
-    float *to[JOURNAL_PARTS] = {t->theta, t->m, t->v};
-    int n = 3;
+    float *to[JOURNAL_PARTS] = {t->whole[0], t->whole[1], t->whole[2]};
+    int n = 3, pending = 0;
 
-    for (int l = 0; l < t->tree.levels; l++)
+    for (int l = 0; l < GRADTREE_LEVELS; l++) pending += s->at.row >> l & 1;
+    if (s->parts != 3 + pending || s->at.row > t->cfg->global_batch_size) return err_set(err, PAWL_EFORMAT, "%s: %d parts, expected %d", s->path, s->parts, 3 + pending);
+    for (int l = 0; l < t->tree.levels && t->share.size == 1; l++)
         if (s->at.row >> l & 1) to[n++] = t->tree.level[l];
-    if (s->parts != n || s->at.row >> t->tree.levels) return err_set(err, PAWL_EFORMAT, "%s: %d parts, expected %d", s->path, s->parts, n);
     for (int i = 0; i < n; i++) {
         if (s->part[i].bytes != bytes) return err_set(err, PAWL_EFORMAT, "%s: part %d has %zu bytes, expected %zu", s->path, i, s->part[i].bytes, bytes);
         t->dev->ops->upload(t->dev, to[i], s->part[i].data, bytes);
@@ -167,11 +168,12 @@ enum pawl_status resume_load(struct trainer *t, struct resume *r, struct err *er
 
     if ((st = state_check_identity(t, r->state, r->name, err)) != PAWL_OK) return st;
     if (r->slot) st = load_slot(t, r->slot, err);
-    else if ((st = lora_read(&t->lora, t->theta, r->ckpt->path, err)) == PAWL_OK) st = load_moments(t, r->ckpt, err);
+    else if ((st = lora_read(&t->lora, t->whole[0], r->ckpt->path, err)) == PAWL_OK) st = load_moments(t, r->ckpt, err);
     if (st != PAWL_OK) return st;
     state_read(t, r->state);
     t->at.step = r->at.step;
     t->at.row = r->at.row;
+    if (t->share.size > 1) t->at.row = 0, t->at.row_loss = 0;
     if (!isnan(t->at.best_loss)) t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.best_step);
     if (state_why_other_bits(t, r->state, &why) && strcmp(json_string(json_get(r->state, "device"), ""), t->dev->name))
         log_warn("%s: %s: the last bits of the losses may differ from an uninterrupted run's", r->name, why.data);
@@ -186,36 +188,41 @@ struct replay {
     bool batch, gradient, update; /* the same, bit by bit */
 };
 
+/* The slices that this rank holds. */
 static void copy_state(struct trainer *t, float *to, bool back)
 {
     float *parts[] = {t->theta, t->m, t->v};
-    size_t bytes = (size_t)t->lora.n * sizeof *to;
+    int64_t n = range_count(t->share.held);
 
     for (int i = 0; i < 3; i++) {
-        if (back) t->dev->ops->upload(t->dev, parts[i], to + i * t->lora.n, bytes);
-        else t->dev->ops->download(t->dev, to + i * t->lora.n, parts[i], bytes);
+        if (back) t->dev->ops->upload(t->dev, parts[i], to + i * n, (size_t)n * sizeof *to);
+        else t->dev->ops->download(t->dev, to + i * n, parts[i], (size_t)n * sizeof *to);
     }
 }
 
+/* From the state before to the one that t->at tells; now and expected are compared by every rank. */
 static enum pawl_status recompute(struct trainer *t, const struct resume *r, const float *expected, struct replay *out, struct err *err)
 {
-    size_t bytes = (size_t)t->lora.n * sizeof *expected;
+    int64_t n = range_count(t->share.held);
     const float *now[] = {t->theta, t->m, t->v};
     struct batch b;
     int64_t row = 0;
-    double loss = 0, norm;
+    double loss = 0;
+    bool hashed = true, differs = false;
+    struct step_sums sums;
     enum pawl_status st;
 
     batch_init(&b, t->rows);
-    batch_build(&b, r->at.step);
+    batch_build(&b, t->at.step);
     out->batch = b.hash == t->hash.batch;
-    if ((st = load_slot(t, r->before, err)) != PAWL_OK) goto done;
-    t->dev->ops->round_operand(t->dev, t->operand, t->theta, t->lora.n);
-    if ((st = step_accumulate(t, &b, &row, &loss, false, err)) != PAWL_OK || (st = step_gradient(t, &b, &norm, err)) != PAWL_OK) goto done;
-    out->gradient = step_gradient_hash(t) == t->hash.gradient;
-    step_update(t, r->at.step, norm);
-    out->update = true;
-    for (int i = 0; i < 3; i++) out->update &= memcmp(now[i], expected + i * t->lora.n, bytes) == 0;
+    if (r->before && (st = load_slot(t, r->before, err)) != PAWL_OK) goto done;
+    if ((st = share_deal(t, err)) != PAWL_OK || (st = share_operand(t, err)) != PAWL_OK) goto done;
+    if ((st = step_accumulate(t, &b, &row, &loss, false, err)) != PAWL_OK || (st = step_gradient(t, &b, &hashed, &loss, &sums, err)) != PAWL_OK) goto done;
+    out->gradient = sums.hash == t->hash.gradient;
+    if ((st = step_update(t, t->at.step, sums.norm, err)) != PAWL_OK) goto done;
+    for (int i = 0; i < 3; i++) differs |= memcmp(now[i], expected + i * n, (size_t)n * sizeof *expected) != 0;
+    st = share_any(t, &differs, err);
+    out->update = !differs;
 done:
     batch_free(&b);
     return st;
@@ -223,6 +230,7 @@ done:
 
 static const char *why_not(const struct trainer *t, const struct resume *r)
 {
+    if (!r->state) return "there is no state";
     if (r->at.row) return "the state lies within a step";
     if (t->hash.step != r->at.step) return "the state holds no hashes";
     if (!r->before) return "there is no state of one step before";
@@ -242,26 +250,33 @@ static bool same_batch(const struct trainer *t, const struct resume *r)
     return same;
 }
 
-enum pawl_status resume_replay(struct trainer *t, struct resume *r, float *scratch, struct err *err)
+enum pawl_status resume_replay(struct trainer *t, struct resume *r, struct err *err)
 {
     static const char *const words[] = {"differs", "same"};
     struct timespec begin = time_now();
     const char *impossible = why_not(t, r), *other_bits;
+    bool possible = t->cfg->resume_check && t->cfg->journal >= 0 && !impossible;
+    float *scratch = t->staging;
     struct replay same = {0};
     struct buf why = {0}, fields = {0};
-    enum pawl_status st = PAWL_OK;
+    enum pawl_status st = share_any(t, &possible, err);
 
+    if (st != PAWL_OK || !t->cfg->resume_check || (t->share.rank == 0 && !r->state)) return st;
     other_bits = state_why_other_bits(t, r->state, &why);
-    if (impossible) {
+    if (!possible) {
+        if (!impossible) impossible = "there is no journal";
         buf_addf(&fields, ",\"proved\":false,\"possible\":false,\"why\":\"%s\"", impossible);
         if (t->hash.step == r->at.step && r->at.step > 0) buf_addf(&fields, ",\"batch\":\"%s\"", words[same_batch(t, r)]);
         record_event(t, "replay", fields.data);
         log_debug("the last step can't be computed again: %s", impossible);
         goto done;
     }
+    /* With several ranks the staging buffer is where rank 0 reads the whole state. */
+    if (t->share.size > 1) scratch = xreallocarray(NULL, (size_t)range_count(t->share.held) * 3 + 1, sizeof *scratch);
     copy_state(t, scratch, false);
     if ((st = recompute(t, r, scratch, &same, err)) != PAWL_OK) goto done;
     copy_state(t, scratch, true);
+    if (t->share.rank) goto done;
     r->replay_seconds = seconds_between(begin, time_now());
     buf_addf(&fields, ",\"proved\":%s,\"possible\":true,\"batch\":\"%s\",\"gradient\":\"%s\",\"update\":\"%s\",\"seconds\":%.3f",
              same.batch && same.gradient && same.update ? "true" : "false", words[same.batch], words[same.gradient], words[same.update], r->replay_seconds);
@@ -281,6 +296,7 @@ enum pawl_status resume_replay(struct trainer *t, struct resume *r, float *scrat
                      "resume_check: false goes on all the same",
                      r->name, (long long)r->at.step, words[same.batch], words[same.gradient], words[same.update]);
 done:
+    if (scratch != t->staging) free(scratch);
     buf_free(&why);
     buf_free(&fields);
     return st;

@@ -30,7 +30,8 @@ enum pawl_status resume_check_config(struct trainer *t, const struct resume *r, 
 /* Identity is checked; theta, moments, progress and pending gradients are read. */
 enum pawl_status resume_load(struct trainer *t, struct resume *r, struct err *err);
 /* Recomputes the step that led to the state from the one before it and compares batch, gradient and update, bit by bit; the result is an event. Where rounding may differ
- * by right that is reported; PAWL_EFORMAT where it may not, and the bits differ all the same. scratch: 3 n floats. Leaves t as resume_load did. */
-enum pawl_status resume_replay(struct trainer *t, struct resume *r, float *scratch, struct err *err);
+ * by right that is reported; PAWL_EFORMAT where it may not, and the bits differ all the same. Leaves t as resume_load and share_deal did. All ranks take part: rank 0 with the
+ * state that it found, the others with a zeroed one. */
+enum pawl_status resume_replay(struct trainer *t, struct resume *r, struct err *err);
 
 #endif

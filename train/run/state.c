@@ -7,18 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct identity {
-    const char *key, *what;
-    uint64_t value;
-};
-enum { IDENTITIES = 4 };
-
-static void identities(const struct trainer *t, struct identity out[IDENTITIES])
+void state_identities(const struct trainer *t, struct state_identity out[STATE_IDENTITIES])
 {
-    out[0] = (struct identity){"base", "the base model", t->model->identity};
-    out[1] = (struct identity){"tokenizer", "the tokenizer", tokenizer_hash(t->tokenizer)};
-    out[2] = (struct identity){"template", "the chat template", t->chat ? chat_template_hash(t->chat) : 0};
-    out[3] = (struct identity){"data", "the training data", rows_hash(t->rows)};
+    out[0] = (struct state_identity){"base", "the base model", t->model->identity};
+    out[1] = (struct state_identity){"tokenizer", "the tokenizer", tokenizer_hash(t->tokenizer)};
+    out[2] = (struct state_identity){"template", "the chat template", t->chat ? chat_template_hash(t->chat) : 0};
+    out[3] = (struct state_identity){"data", "the training data", rows_hash(t->rows)};
 }
 
 /* The numbers of struct progress by name. */
@@ -51,7 +45,7 @@ static void add_text(struct buf *b, const char *key, const char *text)
 
 void state_add(const struct trainer *t, bool with_config, struct buf *b)
 {
-    struct identity id[IDENTITIES];
+    struct state_identity id[STATE_IDENTITIES];
     struct timespec wall;
 
     clock_gettime(CLOCK_REALTIME, &wall);
@@ -66,8 +60,8 @@ void state_add(const struct trainer *t, bool with_config, struct buf *b)
         buf_addf(b, ", \"batch_hash\": \"%016llx\", \"gradient_hash\": \"%016llx\"", (unsigned long long)t->hash.batch, (unsigned long long)t->hash.gradient);
     add_text(b, "device", t->dev->name);
     buf_adds(b, ", \"identity\": {");
-    identities(t, id);
-    for (int i = 0; i < IDENTITIES; i++) buf_addf(b, "%s\"%s\": \"%016llx\"", i ? ", " : "", id[i].key, (unsigned long long)id[i].value);
+    state_identities(t, id);
+    for (int i = 0; i < STATE_IDENTITIES; i++) buf_addf(b, "%s\"%s\": \"%016llx\"", i ? ", " : "", id[i].key, (unsigned long long)id[i].value);
     buf_addc(b, '}');
     if (with_config) {
         struct buf yaml = {0};
@@ -102,10 +96,10 @@ void state_read(struct trainer *t, const struct json_value *state)
 
 enum pawl_status state_check_identity(const struct trainer *t, const struct json_value *state, const char *name, struct err *err)
 {
-    struct identity id[IDENTITIES];
+    struct state_identity id[STATE_IDENTITIES];
 
-    identities(t, id);
-    for (int i = 0; i < IDENTITIES; i++) {
+    state_identities(t, id);
+    for (int i = 0; i < STATE_IDENTITIES; i++) {
         char now[17];
         const char *then = json_string(json_get(json_get(state, "identity"), id[i].key), "nothing");
 

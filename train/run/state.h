@@ -5,6 +5,14 @@
 #include "kernels/base/json.h"
 #include "train/run/trainer.h"
 
+/* What a run was trained on, by name and hash. */
+enum { STATE_IDENTITIES = 4 };
+struct state_identity {
+    const char *key, *what; /* "data", "the training data" */
+    uint64_t value;
+};
+void state_identities(const struct trainer *t, struct state_identity out[STATE_IDENTITIES]);
+
 /* Adds the object. with_config: also the resolved configuration, for a state that does not lie beside a config.yaml. */
 void state_add(const struct trainer *t, bool with_config, struct buf *out);
 /* Progress, hashes and cost as they were. */

@@ -56,40 +56,76 @@ static bool must_give_up(void *ctx)
 
 enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64_t *row, double *loss, bool may_stop, struct err *err)
 {
+    bool alone = t->share.size == 1, stops = may_stop && alone;
     struct under_way u = {.t = t};
-    struct net_step step = {.seed = (uint64_t)t->cfg->seed, .step = b->step, .give_up = may_stop ? must_give_up : NULL, .ctx = &u};
+    struct net_step step = {.seed = (uint64_t)t->cfg->seed, .step = b->step, .give_up = stops ? must_give_up : NULL, .ctx = &u};
+    struct range run = share_rows(t, b->rows);
     int micro = (int)t->cfg->micro_batch_size;
 
-    while (*row < b->rows) {
-        int first = (int)*row, n = first + micro <= b->rows ? micro : b->rows - first, i = 0;
+    t->tree.first = run.begin;
+    if (*row < run.begin) *row = run.begin;
+    while (*row < run.end) {
+        int first = (int)*row, n = first + micro <= run.end ? micro : (int)run.end - first, i = 0;
 
-        if (may_stop && must_stop(t, b, first)) return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
+        if (stops && must_stop(t, b, first)) return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
         micro_view(&t->micro, b, first, n);
         u.begin = time_now(), u.row = first, u.rows = n;
         if (!net_train(&t->net, &t->micro, step, (float)(1.0 / b->supervised), &t->tree, t->loss)) {
             t->given_up = n;
             return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
         }
-        /* Each row's losses are added by themselves and the rows in order, so that the micro-batch never shows. */
+        /* Each row's losses are added by themselves and the rows in order, so that neither the micro-batch nor the number of ranks shows. */
         for (int r = 0; r < n; r++) {
             double sum = 0;
 
             for (; i < t->micro.S && t->micro.index[i] < t->micro.row_start[r + 1]; i++) sum += (double)t->loss[i];
+            t->share.row_loss[first + r] = sum;
             *loss += sum;
         }
-        if (!isfinite(*loss)) return bad_number(t, b, first, n, "loss", *loss, err);
+        if (alone && !isfinite(*loss)) return bad_number(t, b, first, n, "loss", *loss, err);
         *row += n;
         t->seconds_a_row = seconds_between(u.begin, time_now()) / n;
-        store_touch(t->store);
+        if (t->store) store_touch(t->store);
     }
     return PAWL_OK;
 }
 
-enum pawl_status step_gradient(struct trainer *t, const struct batch *b, double *norm, struct err *err)
+/* Of the own slice. Borders lie on blocks, the hash of a block does not depend on the others', their sum does not depend on who comes first. */
+static uint64_t gradient_hash(const struct trainer *t)
 {
-    gradtree_finish(&t->tree, t->dev, b->rows, t->g);
-    *norm = clip_norm(t->dev, t->g, t->lora.n, t->norm_blocks);
-    return isfinite(*norm) ? PAWL_OK : bad_number(t, b, 0, b->rows, "gradient norm", *norm, err);
+    struct range own = t->share.own;
+    const float *g = t->g + (own.begin - t->share.held.begin);
+    uint64_t h = 0;
+
+#pragma omp parallel for schedule(static) reduction(+ : h) num_threads(t->dev->threads)
+    for (int64_t at = own.begin; at < own.end; at += CLIP_BLOCK)
+        h += hash64((uint64_t)(at / CLIP_BLOCK), g + (at - own.begin), (size_t)(at + CLIP_BLOCK <= own.end ? CLIP_BLOCK : own.end - at) * sizeof *g);
+    return h;
+}
+
+/* The sum of losses of all rows in order, and the first one that is no number. */
+static enum pawl_status sum_losses(const struct trainer *t, const struct batch *b, double *loss, struct err *err)
+{
+    if (t->share.size == 1) return PAWL_OK;
+    *loss = 0;
+    for (int r = 0; r < b->rows; r++) {
+        *loss += t->share.row_loss[r];
+        if (!isfinite(*loss)) return bad_number(t, b, r, 1, "loss", *loss, err);
+    }
+    return PAWL_OK;
+}
+
+enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *hashed, double *loss, struct step_sums *out, struct err *err)
+{
+    const struct share *s = &t->share;
+    enum pawl_status st = share_gradient(t, b, hashed, err);
+
+    if (st != PAWL_OK) return st;
+    t->dev->ops->sum_squares(t->dev, t->norm_blocks + s->own.begin / CLIP_BLOCK, t->g + (s->own.begin - s->held.begin), range_count(s->own), CLIP_BLOCK);
+    out->hash = *hashed ? gradient_hash(t) : 0;
+    if ((st = share_sums(t, b, &out->hash, err)) != PAWL_OK || (st = sum_losses(t, b, loss, err)) != PAWL_OK) return st;
+    out->norm = clip_norm_of(t->norm_blocks, clip_blocks(t->lora.n));
+    return isfinite(out->norm) ? PAWL_OK : bad_number(t, b, 0, b->rows, "gradient norm", out->norm, err);
 }
 
 double step_learning_rate(const struct trainer *t, int64_t step)
@@ -100,42 +136,29 @@ double step_learning_rate(const struct trainer *t, int64_t step)
 }
 
 /* With LoRA+ (Hayou et al. 2024) the B of each pair has a higher rate than the A. */
-void step_update(struct trainer *t, int64_t step, double norm)
+enum pawl_status step_update(struct trainer *t, int64_t step, double norm, struct err *err)
 {
     const struct config *c = t->cfg;
     double rate = step_learning_rate(t, step), clip = clip_factor(norm, c->max_grad_norm);
     const struct adamw_options opt = {c->adam_beta1, c->adam_beta2, c->adam_epsilon, c->weight_decay};
     struct adamw a = adamw_factors(&opt, step, rate, clip), b = a;
+    struct range held = t->share.held;
     size_t e = (size_t)dtype_info[t->dev->act].bytes;
 
     if (c->loraplus_lr_ratio > 0) b = adamw_factors(&opt, step, rate * c->loraplus_lr_ratio, clip);
     for (int i = 0; i < t->lora.pairs; i++) {
         const struct lora_pair *p = &t->lora.pair[i];
         const struct {
-            int64_t at, n;
+            int64_t begin, end;
             const struct adamw *hyper;
-        } ranges[] = {{p->a, p->b - p->a, &a}, {p->b, (int64_t)p->out * t->lora.r, &b}};
+        } sides[] = {{p->a, p->b, &a}, {p->b, p->b + (int64_t)p->out * t->lora.r, &b}};
 
         for (int k = 0; k < 2 && p->a >= 0; k++) {
-            int64_t at = ranges[k].at;
-            t->dev->ops->adamw(t->dev, t->theta + at, (char *)t->operand + (size_t)at * e, t->m + at, t->v + at, t->g + at, ranges[k].n, ranges[k].hyper);
+            int64_t begin = sides[k].begin > held.begin ? sides[k].begin : held.begin, end = sides[k].end < held.end ? sides[k].end : held.end, at = begin - held.begin;
+
+            if (begin >= end) continue;
+            t->dev->ops->adamw(t->dev, t->theta + at, (char *)t->operand + (size_t)begin * e, t->m + at, t->v + at, t->g + at, end - begin, sides[k].hyper);
         }
     }
-}
-
-#define HASH_BLOCK (1 << 18)
-
-uint64_t step_gradient_hash(const struct trainer *t)
-{
-    int64_t blocks = (t->lora.n + HASH_BLOCK - 1) / HASH_BLOCK;
-    uint64_t h = 0;
-
-    /* The hash of a block does not depend on the others', their sum does not depend on who comes first. */
-#pragma omp parallel for schedule(static) reduction(+ : h) num_threads(t->dev->threads)
-    for (int64_t i = 0; i < blocks; i++) {
-        int64_t at = i * HASH_BLOCK, n = at + HASH_BLOCK <= t->lora.n ? HASH_BLOCK : t->lora.n - at;
-
-        h += hash64((uint64_t)i, t->g + at, (size_t)n * sizeof *t->g);
-    }
-    return h;
+    return share_gather_operand(t, err);
 }

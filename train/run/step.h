@@ -4,16 +4,20 @@
 
 #include "train/run/trainer.h"
 
-/* Losses and gradients of the rows from *row on, micro-batch by micro-batch, into the gradient tree; *row and *loss (a sum) go on from what they are. PAWL_ESTOPPED between two
- * micro-batches where may_stop and the time that a notice leaves does not suffice for the rest, or within one that can't be finished in time and is given up. PAWL_ENUMERIC names the examples. */
+/* Losses and gradients of this rank's rows from *row on, micro-batch by micro-batch, into the gradient tree; *row and *loss (a sum) go on from what they are. PAWL_ESTOPPED, where
+ * may_stop and the run has one rank, between two micro-batches when the time that a notice leaves does not suffice for the rest, or within one that can't be finished in time and is
+ * given up. PAWL_ENUMERIC names the examples. */
 enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64_t *row, double *loss, bool may_stop, struct err *err);
-/* The sum of the tree in g; *norm is its norm before clipping. */
-enum pawl_status step_gradient(struct trainer *t, const struct batch *b, double *norm, struct err *err);
+
+struct step_sums {
+    double norm;   /* of the gradient, before clipping */
+    uint64_t hash; /* of the gradient, the same for any number of threads and ranks; 0 unless it was asked for */
+};
+/* The sum over all ranks' rows in g. *loss becomes that of all rows where others had some. *hashed, on rank 0: whether the hash is wanted; the others are told. */
+enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *hashed, double *loss, struct step_sums *out, struct err *err);
 /* AdamW with clipping; theta, moments and the operand copy follow. */
-void step_update(struct trainer *t, int64_t step, double norm);
+enum pawl_status step_update(struct trainer *t, int64_t step, double norm, struct err *err);
 
 double step_learning_rate(const struct trainer *t, int64_t step);
-/* Of g; the same for any number of threads. */
-uint64_t step_gradient_hash(const struct trainer *t);
 
 #endif

@@ -36,7 +36,7 @@ static enum pawl_status open_model(struct trainer *t, struct err *err)
     char *path = NULL;
     enum pawl_status st;
 
-    if ((st = dev_open(&t->dev, c->device, c->bf16 == CONFIG_OFF ? DTYPE_F32 : DTYPE_BF16, (int)c->threads, err)) != PAWL_OK) return st;
+    if ((st = dev_open(&t->dev, c->device, c->bf16 == CONFIG_OFF ? DTYPE_F32 : DTYPE_BF16, t->threads, err)) != PAWL_OK) return st;
     if ((st = locate(&path, c->base_model, LOCATE_MODEL, NULL, err)) != PAWL_OK && !(path = restored_base(c->output_dir))) return st;
     if ((st = model_open(&t->model, path, storage, err)) != PAWL_OK) goto done;
     if ((st = lora_from_config(&t->lora, &t->model->spec, c, err)) != PAWL_OK) goto done;
@@ -58,7 +58,7 @@ static enum pawl_status open_data(struct trainer *t, struct err *err)
     opt.tokenizer = t->tokenizer;
     opt.chat = t->chat;
     opt.vocab = t->model->spec.V;
-    opt.threads = (int)c->threads;
+    opt.threads = t->threads;
     opt.cache_dir = cache;
     opt.stop = stop_requested;
     opt.kept = train;
@@ -108,20 +108,24 @@ static struct rows_limits micro_limits(const struct trainer *t)
 static void reserve(struct trainer *t, enum net_mode mode)
 {
     struct rows_limits limits = micro_limits(t);
-    size_t bytes = (size_t)t->lora.n * sizeof(float);
+    size_t bytes, staging;
     int longest = (int)larger(longest_example(t->data), longest_example(t->held_out));
 
     net_free(&t->net);
     arena_free(&t->arena);
+    share_slices(t);
+    bytes = (size_t)range_count(t->share.held) * sizeof(float);
+    staging = t->share.rank ? 0 : t->share.size > 1 ? 3 * (size_t)t->lora.n * sizeof(float) : journaling_bytes(t->cfg, t->lora.n);
     net_reserve(&t->net, &t->arena, t->dev, t->model, &t->lora, mode, limits, longest + 1);
     arena_reserve(&t->arena, "adapter", bytes, &t->theta);
-    arena_reserve(&t->arena, "adapter", bytes, &t->operand);
+    arena_reserve(&t->arena, "adapter", (size_t)t->lora.n * (size_t)dtype_info[t->dev->act].bytes, &t->operand);
     arena_reserve(&t->arena, "optimizer", bytes, &t->m);
     arena_reserve(&t->arena, "optimizer", bytes, &t->v);
     arena_reserve(&t->arena, "gradient", bytes, &t->g);
     arena_reserve(&t->arena, "gradient", (size_t)clip_blocks(t->lora.n) * sizeof(double), &t->norm_blocks);
-    gradtree_reserve(&t->tree, &t->arena, t->lora.n, t->cfg->global_batch_size);
-    if (journaling_bytes(t->cfg, t->lora.n)) arena_reserve(&t->arena, "journal", journaling_bytes(t->cfg, t->lora.n), &t->staging);
+    share_reserve(t);
+    t->staging = NULL;
+    if (staging) arena_reserve(&t->arena, "journal", staging, &t->staging);
     arena_reserve(&t->arena, "batch", (size_t)limits.supervised * sizeof(float), &t->loss);
 }
 
@@ -158,6 +162,9 @@ static enum pawl_status allocate(struct trainer *t, struct err *err)
     if ((st = arena_alloc(&t->arena, NULL, NULL, err)) != PAWL_OK) return st;
     net_init(&t->net);
     t->net.operand = t->operand;
+    t->whole[0] = t->share.size == 1 ? t->theta : t->staging;
+    t->whole[1] = t->share.size == 1 ? t->m : t->staging ? t->staging + t->lora.n : NULL;
+    t->whole[2] = t->share.size == 1 ? t->v : t->staging ? t->staging + 2 * t->lora.n : NULL;
     micro_init(&t->micro, micro_limits(t));
     return PAWL_OK;
 }
@@ -171,7 +178,7 @@ static enum pawl_status begin_adapter(struct trainer *t, struct err *err)
     enum pawl_status st;
 
     if (!dir) {
-        lora_init(&t->lora, t->theta, (uint64_t)t->cfg->seed);
+        lora_init(&t->lora, t->whole[0], (uint64_t)t->cfg->seed);
         return PAWL_OK;
     }
     if ((st = lora_open(&given, &t->model->spec, dir, err)) != PAWL_OK) return err_prefix(err, "lora_model_dir");
@@ -179,7 +186,7 @@ static enum pawl_status begin_adapter(struct trainer *t, struct err *err)
         st = err_set(err, PAWL_EINVAL, "lora_model_dir %s: its adapter has r %d, alpha %g and %lld numbers, the configuration r %d, alpha %g and %lld: set lora_r, lora_alpha and lora_target_modules as it has them",
                      dir, given.r, given.alpha, (long long)given.n, t->lora.r, t->lora.alpha, (long long)t->lora.n);
     lora_free(&given);
-    return st == PAWL_OK ? lora_read(&t->lora, t->theta, dir, err) : st;
+    return st == PAWL_OK ? lora_read(&t->lora, t->whole[0], dir, err) : st;
 }
 
 /* metrics.jsonl where the state says that it ends. It is a record and no state: where it is lost the run goes on with a new one. */
@@ -266,25 +273,43 @@ static enum pawl_status open_run(struct trainer *t, struct err *err)
     return remoting_open(t, err);
 }
 
+/* Rank 0 finds the state that a run stands at, and fixes the global batch. */
+static enum pawl_status find_state(struct trainer *t, struct resume *r, struct err *err)
+{
+    enum pawl_status st;
+
+    if ((st = resume_find(r, t->cfg->output_dir, err)) != PAWL_OK || (st = ledger_open(&t->ledger, t, r, err)) != PAWL_OK) return st;
+    return r->state ? resume_check_config(t, r, err) : config_fix_batch(t->cfg, t->share.size, 0, err);
+}
+
+/* Rank 0 reads the state, or makes a new one. */
+static enum pawl_status read_state(struct trainer *t, struct resume *r, struct err *err)
+{
+    enum pawl_status st = r->state ? resume_load(t, r, err) : begin_adapter(t, err);
+
+    if (st != PAWL_OK) return st;
+    mend_links(t, r);
+    t->finished = r->ckpt && !r->slot && is_end(t) && !remoting_behind(t, r);
+    return PAWL_OK;
+}
+
 static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
 {
     struct resume r = {0};
+    bool chief = t->share.rank == 0;
     enum pawl_status st;
 
     t->at.best_loss = NAN;
-    t->hash.step = -1;
-    if ((st = resume_find(&r, t->cfg->output_dir, err)) != PAWL_OK || (st = ledger_open(&t->ledger, t, &r, err)) != PAWL_OK) goto done;
-    st = r.state ? resume_check_config(t, &r, err) : config_fix_batch(t->cfg, 1, 0, err);
-    if (st != PAWL_OK || (st = open_data(t, err)) != PAWL_OK || (st = allocate(t, err)) != PAWL_OK) goto done;
+    t->hash.step = t->whole_step = -1;
+    if ((chief && (st = find_state(t, &r, err)) != PAWL_OK) || (st = share_global_batch(t, err)) != PAWL_OK) goto done;
+    if ((st = share_in_turn(t, open_data, err)) != PAWL_OK || (st = share_compare(t, err)) != PAWL_OK || (st = allocate(t, err)) != PAWL_OK) goto done;
     t->total_steps = rows_total_steps(t->rows);
     t->warmup_steps = t->cfg->warmup_steps ? t->cfg->warmup_steps : (int64_t)ceil(t->cfg->warmup_ratio * (double)t->total_steps);
-    st = r.state ? resume_load(t, &r, err) : begin_adapter(t, err);
-    if (st == PAWL_OK) mend_links(t, &r);
-    if (st == PAWL_OK && (t->finished = r.ckpt && !r.slot && is_end(t) && !remoting_behind(t, &r))) goto done;
-    if (st != PAWL_OK || (st = begin_records(t, &r, err)) != PAWL_OK) goto done;
-    if (r.state && t->cfg->resume_check && t->staging && (st = resume_replay(t, &r, t->staging, err)) != PAWL_OK) goto done;
-    if ((st = journaling_open(&t->journaling, t, r.slot ? r.slot->path : NULL, err)) == PAWL_OK) st = remoting_start(t, &r, err);
-    t->dev->ops->round_operand(t->dev, t->operand, t->theta, t->lora.n);
+    if ((chief && (st = read_state(t, &r, err)) != PAWL_OK) || (st = share_deal(t, err)) != PAWL_OK || t->finished) goto done;
+    if (chief && (st = begin_records(t, &r, err)) != PAWL_OK) goto done;
+    if ((st = resume_replay(t, &r, err)) != PAWL_OK) goto done;
+    if (chief && ((st = journaling_open(&t->journaling, t, r.slot ? r.slot->path : NULL, err)) != PAWL_OK || (st = remoting_start(t, &r, err)) != PAWL_OK)) goto done;
+    st = share_operand(t, err);
     t->last_save = time_now();
 done:
     resume_free(&r);
@@ -299,16 +324,19 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     struct timespec begin = time_now();
     const struct batch *b = loader_get(t->loader, t->at.step + 1);
     struct step_record r = {.step = b->step, .learning_rate = step_learning_rate(t, b->step)};
-    bool due;
+    struct step_sums sums;
+    bool due, chief = t->share.rank == 0;
     enum pawl_status st;
 
     profile_begin_step(t->profile);
-    if ((st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err)) != PAWL_OK || (st = step_gradient(t, b, &r.grad_norm, err)) != PAWL_OK) return st;
-    due = journaling_due(t);
+    if ((st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err)) != PAWL_OK) return st;
+    due = chief && journaling_due(t);
+    if ((st = step_gradient(t, b, &due, &t->at.row_loss, &sums, err)) != PAWL_OK || (st = step_update(t, b->step, sums.norm, err)) != PAWL_OK) return st;
+    profile_end_step(t->profile);
     t->hash.step = due ? b->step : -1;
     t->hash.batch = b->hash;
-    if (due) t->hash.gradient = step_gradient_hash(t);
-    step_update(t, b->step, r.grad_norm);
+    t->hash.gradient = sums.hash;
+    r.grad_norm = sums.norm;
     r.loss = t->at.row_loss / b->supervised;
     t->at.row = 0;
     t->at.row_loss = 0;
@@ -316,13 +344,15 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     t->at.tokens += b->T;
     t->at.supervised += b->supervised;
     t->at.watchdog = t->cfg->loss_watchdog_threshold > 0 && r.loss > t->cfg->loss_watchdog_threshold ? t->at.watchdog + 1 : 0;
+    if (due && (st = share_collect(t, err)) != PAWL_OK) return st;
     r.epoch = rows_epochs_done(t->rows, b->step);
     r.tokens = b->T, r.supervised = b->supervised;
     r.seconds = seconds_between(begin, time_now());
-    record_step(t, &r);
-    ledger_step(t);
-    journaling_step(t, due);
-    profile_end_step(t->profile);
+    if (chief) {
+        record_step(t, &r);
+        ledger_step(t);
+        journaling_step(t, due);
+    }
     if (t->cfg->loss_watchdog_threshold > 0 && t->at.watchdog >= t->cfg->loss_watchdog_patience)
         return err_set(err, PAWL_ENUMERIC, "step %lld: the loss was above loss_watchdog_threshold %g for %lld steps in a row (now %g)", (long long)t->at.step,
                        t->cfg->loss_watchdog_threshold, (long long)t->at.watchdog, r.loss);
@@ -370,15 +400,44 @@ static enum pawl_status answer_samples(struct trainer *t, struct err *err)
     return st == PAWL_OK ? st : err_prefix(err, "sample_prompts");
 }
 
-/* Held-out loss now; keeps count for early stopping. The best step is saved by the caller. */
+/* Why to stop between two steps, by what this rank knows; NULL: go on. */
+static const char *why_stop(const struct trainer *t)
+{
+    if (stop_requested()) return stop_reason();
+    if (t->share.rank) return NULL;
+    if (t->cfg->max_minutes > 0 && seconds_between(t->begin, time_now()) >= t->cfg->max_minutes * 60) return "max_minutes";
+    return ledger_too_expensive(t) ? "max_cost" : NULL;
+}
+
+static void fill_note(struct trainer *t, struct note *note)
+{
+    const char *why = why_stop(t);
+
+    note->left = stop_seconds_left();
+    note->saved_step = t->saved_step;
+    note->hurry = spot_save_asked(t->spot);
+    note->save = note->hurry || (t->share.rank == 0 && (remoting_save_asked(t) || (t->cfg->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= t->cfg->save_minutes * 60)));
+    if (why && t->share.size > 1 && stop_requested()) snprintf(note->why, sizeof note->why, "%.40s of rank %d", why, t->share.rank);
+    else if (why) snprintf(note->why, sizeof note->why, "%s", why);
+}
+
+/* Held-out loss now; keeps count for early stopping. The best step is saved by the caller. Every rank evaluates, so that all know what to do next. */
 static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *err)
 {
     struct evaluation ev;
+    struct note note = {0};
     enum pawl_status st = evaluate(&ev, &t->net, t->eval_rows, NULL, false, err);
 
-    if (st != PAWL_OK) return st;
-    record_evaluation(t, &ev);
-    if ((st = answer_samples(t, err)) != PAWL_OK) return st;
+    if (st == PAWL_OK && t->share.rank == 0) {
+        record_evaluation(t, &ev);
+        st = answer_samples(t, err);
+    }
+    if (st != PAWL_OK && st != PAWL_ESTOPPED) return st;
+    /* A notice may have reached some ranks before and others after their evaluation. */
+    note.status = (int32_t)st;
+    if (st == PAWL_ESTOPPED) fill_note(t, &note);
+    if ((st = share_agree(t, &note, err)) != PAWL_OK) return st;
+    if (note.status != PAWL_OK) return (enum pawl_status)note.status;
     t->at.evaluated_step = t->at.step;
     *best = !(ev.loss >= t->at.best_loss); /* also where best_loss is NaN */
     t->at.evals_since_best = *best ? 0 : t->at.evals_since_best + 1;
@@ -389,11 +448,20 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
     return PAWL_OK;
 }
 
+/* The whole state where it can be saved, once the last commit has left it. */
+static enum pawl_status collect(struct trainer *t, struct err *err)
+{
+    if (t->share.size == 1) return PAWL_OK;
+    if (t->share.rank == 0) journaling_idle(t, 1e9);
+    return share_collect(t, err);
+}
+
 static enum pawl_status save_now(struct trainer *t, struct err *err)
 {
     bool best = t->at.best_step == t->at.step && !isnan(t->at.best_loss);
     enum pawl_status st;
 
+    if (t->share.rank) return PAWL_OK;
     if (best) {
         free(t->best);
         t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.step);
@@ -421,9 +489,13 @@ static void save_if_possible(struct trainer *t)
 /* Everything durable within what the notice leaves: the journal first, then a checkpoint where there is time for one. */
 static enum pawl_status stop_now(struct trainer *t, const char *why, struct err *err)
 {
-    bool durable = journaling_now(t, stop_seconds_left());
     double need = t->seconds_a_save > 0 ? t->seconds_a_save : 3 * t->seconds_a_commit + 0.2;
+    bool durable;
+    enum pawl_status st;
 
+    if (t->share.size > 1 && t->saved_step != t->at.step && (st = collect(t, err)) != PAWL_OK) return st;
+    if (t->share.rank) return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld", why, (long long)t->at.step);
+    durable = journaling_now(t, stop_seconds_left());
     if (!durable) t->at.row = 0, t->at.row_loss = 0; /* what can't be saved is computed again */
     durable |= t->durable_step == t->at.step;
     if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t))) save_if_possible(t);
@@ -434,11 +506,23 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
                    (long long)t->total_steps, (long long)t->durable_step);
 }
 
-/* What has to be done where the run stands, whether it came here by a step or by a resume: evaluate, save. *end: the run is done. */
-static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int64_t save_every, bool *end, struct err *err)
+/* Another rank is gone, and with it a part of the state: what the journal has is what there is. */
+static enum pawl_status stop_broken(struct trainer *t, struct err *err)
 {
-    const struct config *c = t->cfg;
-    bool last = t->at.step >= t->total_steps, best = false, asked;
+    struct err why = *err;
+
+    t->at.row = 0;
+    if (t->share.rank) return why.status;
+    journaling_idle(t, t->cfg->comm_timeout);
+    journaling_now(t, 0);
+    return err_set(err, why.status, "%s; stopped within step %lld of %lld, durable is step %lld: start again with the ranks that are left", why.text, (long long)t->at.step + 1,
+                   (long long)t->total_steps, (long long)t->durable_step);
+}
+
+/* What has to be done where the run stands, whether it came here by a step or by a resume: evaluate, save. *end: the run is done. */
+static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int64_t save_every, bool save_asked, bool *end, struct err *err)
+{
+    bool last = t->at.step >= t->total_steps, best = false;
     enum pawl_status st;
 
     if (t->eval_rows && t->at.evaluated_step != t->at.step && (last || due(t->at.step, eval_every))) {
@@ -448,47 +532,43 @@ static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int
     *end = is_end(t);
     if (*end && !last) log_info("stopping early: the held-out loss has not improved for %lld evaluations", (long long)t->at.evals_since_best);
     if (t->saved_step == t->at.step) return PAWL_OK;
+    if (!*end && !(t->at.step && (best || save_asked || due(t->at.step, save_every)))) return PAWL_OK;
+    if ((st = collect(t, err)) != PAWL_OK) return st;
     if (*end) return save_now(t, err);
-    asked = spot_save_asked(t->spot);
-    if (asked) remoting_hurry(t);
-    asked |= remoting_save_asked(t);
-    if (t->at.step && (best || asked || due(t->at.step, save_every) || (c->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= c->save_minutes * 60))) save_if_possible(t);
+    save_if_possible(t);
     return PAWL_OK;
-}
-
-/* Why to stop between two steps; NULL: go on. */
-static const char *why_stop(const struct trainer *t, struct timespec begin)
-{
-    if (stop_requested()) return stop_reason();
-    if (t->cfg->max_minutes > 0 && seconds_between(begin, time_now()) >= t->cfg->max_minutes * 60) return "max_minutes";
-    return ledger_too_expensive(t) ? "max_cost" : NULL;
 }
 
 static enum pawl_status train_loop(struct trainer *t, struct err *err)
 {
     const struct config *c = t->cfg;
     int64_t save_every = interval(t, c->save_steps, c->saves_per_epoch), eval_every = t->eval_rows ? interval(t, c->eval_steps, c->evals_per_epoch) : 0;
-    struct timespec begin = time_now();
 
+    t->begin = time_now();
     for (;;) {
         bool end = false;
-        const char *why = why_stop(t, begin);
-        enum pawl_status st = PAWL_OK;
+        struct note note = {0};
+        const char *why;
+        enum pawl_status st;
 
+        fill_note(t, &note);
+        if ((st = share_agree(t, &note, err)) != PAWL_OK) return stop_broken(t, err);
+        why = note.why[0] ? note.why : NULL;
+        t->saved_step = note.saved_step;
+        if (note.hurry && t->share.rank == 0) remoting_hurry(t);
         /* Where it stands within a step, what follows a step has been done. */
-        if (!why && !t->at.row) st = between_steps(t, eval_every, save_every, &end, err);
-        if (st != PAWL_OK && st != PAWL_ESTOPPED) return st;
-        if (end) return PAWL_OK;
-        if (st == PAWL_OK && !why && (st = remoting_step(t, err)) == PAWL_OK) st = train_step(t, err);
-        else if (st == PAWL_ELOCKED) return st;
-        else st = PAWL_ESTOPPED;
-        if (st == PAWL_ESTOPPED) return stop_now(t, why ? why : stop_reason(), err);
+        if (!why && !t->at.row) st = between_steps(t, eval_every, save_every, note.save, &end, err);
+        if (st == PAWL_OK && end) return PAWL_OK;
+        if (st == PAWL_OK && !why && (t->share.rank || (st = remoting_step(t, err)) == PAWL_OK)) st = train_step(t, err);
+        if (comm_check(t->share.comm, NULL) != PAWL_OK) return stop_broken(t, err);
+        if (st != PAWL_ELOCKED && (why || st == PAWL_ESTOPPED)) return stop_now(t, why ? why : stop_reason(), err);
         if (st != PAWL_OK) return st;
     }
 }
 
 static void trainer_close(struct trainer *t)
 {
+    share_free(&t->share);
     loader_close(t->loader);
     remoting_close(t->remoting);
     journaling_close(t->journaling);
@@ -529,34 +609,48 @@ static enum pawl_status upload_end(struct trainer *t, enum pawl_status st, struc
     return up;
 }
 
+static enum pawl_status run(struct trainer *t, struct err *err)
+{
+    enum pawl_status st;
+    bool agreed;
+
+    if ((st = share_open(t, err)) != PAWL_OK || (t->share.rank == 0 && (st = open_run(t, err)) != PAWL_OK)) return st;
+    if ((st = share_in_turn(t, open_model, err)) != PAWL_OK || (st = start_or_resume(t, err)) != PAWL_OK) return st;
+    if (t->finished) {
+        if (t->ledger) ledger_forgive(t);
+        log_info("%s is finished: step %lld of %lld", t->cfg->output_dir, (long long)t->at.step, (long long)t->total_steps);
+        return PAWL_OK;
+    }
+    if (t->opt.profile) t->profile = profile_open(t->dev);
+    if ((st = loader_open(&t->loader, t->rows, t->at.step + 1, err)) != PAWL_OK) return st;
+    st = train_loop(t, err);
+    agreed = st == PAWL_OK || (st == PAWL_ESTOPPED && comm_check(t->share.comm, NULL) == PAWL_OK);
+    share_leave(t, agreed ? PAWL_OK : st, agreed ? NULL : err->text);
+    log_progress_end();
+    if (t->share.rank) return st;
+    if (st != PAWL_ESTOPPED) {
+        t->at.row = 0; /* also of a run that failed: the last whole step is worth keeping, what went wrong after it is not */
+        journaling_now(t, 1e9);
+    }
+    ledger_end(t, st, err);
+    st = upload_end(t, st, err);
+    ledger_tell(t, st);
+    if (t->profile) record_profile(t);
+    if (st == PAWL_OK) log_info("done: the adapter is %s/adapter", t->cfg->output_dir);
+    return st;
+}
+
 enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt, struct err *err)
 {
-    struct trainer t = {.cfg = cfg, .opt = *opt};
+    struct trainer t = {.cfg = cfg, .opt = *opt, .threads = (int)cfg->threads};
     enum pawl_status st;
 
+    if (opt->ranks.size > 1 && !t.threads) t.threads = ranks_threads(&opt->ranks);
     stop_watch();
     stop_set_grace(cfg->preempt_grace_seconds);
-    t.spot = spot_open(cfg->spot);
-    if ((st = open_run(&t, err)) != PAWL_OK || (st = open_model(&t, err)) != PAWL_OK || (st = start_or_resume(&t, err)) != PAWL_OK) goto done;
-    if (t.finished) {
-        ledger_forgive(&t);
-        log_info("%s is finished: step %lld of %lld", cfg->output_dir, (long long)t.at.step, (long long)t.total_steps);
-        goto done;
-    }
-    if (opt->profile) t.profile = profile_open(t.dev);
-    if ((st = loader_open(&t.loader, t.rows, t.at.step + 1, err)) != PAWL_OK) goto done;
-    st = train_loop(&t, err);
-    log_progress_end();
-    if (st != PAWL_ESTOPPED) {
-        t.at.row = 0; /* also of a run that failed: the last whole step is worth keeping, what went wrong after it is not */
-        journaling_now(&t, 1e9);
-    }
-    ledger_end(&t, st, err);
-    st = upload_end(&t, st, err);
-    ledger_tell(&t, st);
-    if (t.profile) record_profile(&t);
-    if (st == PAWL_OK) log_info("done: the adapter is %s/adapter", cfg->output_dir);
-done:
+    t.spot = opt->ranks.local_rank == 0 ? spot_open(cfg->spot) : NULL;
+    st = run(&t, err);
+    share_leave(&t, st, st == PAWL_OK ? NULL : err->text);
     trainer_close(&t);
     return st;
 }

@@ -7,11 +7,13 @@
 #include "ckpt/jsonl.h"
 #include "ckpt/store.h"
 #include "kernels/base/arena.h"
+#include "dist/ranks.h"
 #include "optim/gradtree.h"
 #include "train/config/config.h"
 #include "train/data/loader.h"
 #include "train/model/net.h"
 #include "train/run/clock.h"
+#include "train/run/share.h"
 #include "train/text/chat.h"
 #include "train/text/tokenizer.h"
 
@@ -23,6 +25,8 @@ struct trainer_options {
     bool fresh;          /* move an old run aside and begin anew */
     bool profile;        /* measure every op: a table on stdout, OUTPUT_DIR/profile.json and trace.json */
     bool accept_changes; /* resume although the configuration, data or model changed */
+    struct ranks ranks;  /* who this process is; only the first one has records */
+    const char *version; /* of the program: the same on all ranks */
 };
 
 /* Where a run stands: all that the next step depends on besides theta and its moments. Saved with each checkpoint and journal commit. */
@@ -43,6 +47,8 @@ struct progress {
 struct trainer {
     struct config *cfg;
     struct trainer_options opt;
+    struct share share;
+    int threads;
     struct dev *dev;
     struct model *model;
     struct tokenizer *tokenizer;
@@ -56,12 +62,15 @@ struct trainer {
     struct net net;
     struct gradtree tree;
     struct micro micro;
-    float *theta, *m, *v, *g; /* lora.n each */
-    act *operand;
+    float *theta, *m, *v, *g; /* of share.held: lora.n each where the run has one rank */
+    act *operand;             /* (lora.n) */
+    float *whole[3];          /* (lora.n) theta, m, v: themselves where the run has one rank, else rank 0's staging as share_collect left it; NULL elsewhere */
+    int64_t whole_step;       /* that it was collected at */
     double *norm_blocks;
     float *loss;              /* of a micro-batch's supervised tokens */
     float *staging;           /* (3 n) where a journal commit waits; NULL without a journal */
 
+    /* Rank 0's, NULL on the others. */
     struct store *store;
     struct jsonl *metrics, *events;
     struct journaling *journaling;
@@ -80,6 +89,7 @@ struct trainer {
     int64_t saved_step;       /* of the newest checkpoint; -1: none */
     int64_t given_up;         /* rows of the micro-batch that a notice made the process abandon */
     char *resumed_from, *best; /* checkpoint names; NULL: none */
+    struct timespec begin;    /* of training */
     struct timespec last_save; /* or the last attempt */
     double seconds_a_step;    /* running mean of this process, for the ETA */
     double seconds_a_row, seconds_a_commit, seconds_a_save; /* the last of each; 0: not known yet */

@@ -1,0 +1,322 @@
+#include "train/run/share.h"
+
+#include "kernels/base/log.h"
+#include "kernels/base/mem.h"
+#include "optim/clip.h"
+#include "train/run/state.h"
+#include "train/run/stop.h"
+#include "train/run/trainer.h"
+
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- opening and closing */
+
+enum pawl_status share_open(struct trainer *t, struct err *err)
+{
+    const struct ranks *r = &t->opt.ranks;
+    size_t n = (size_t)r->size + 1;
+
+    t->share = (struct share){.rank = r->rank, .size = r->size, .f32 = xcalloc(n, sizeof(size_t)), .act = xcalloc(n, sizeof(size_t)), .blocks = xcalloc(n, sizeof(size_t)),
+                              .nodes = xcalloc(n * GRADTREE_NODES, sizeof *t->share.nodes), .send = xcalloc(n * GRADTREE_NODES, sizeof *t->share.send),
+                              .recv = xcalloc(n * GRADTREE_NODES, sizeof *t->share.recv)};
+    return comm_open(&t->share.comm, r, t->opt.version, t->cfg->comm_timeout, err);
+}
+
+void share_leave(struct trainer *t, enum pawl_status st, const char *why)
+{
+    comm_close(t->share.comm, st, why);
+    t->share.comm = NULL;
+}
+
+void share_free(struct share *s)
+{
+    free(s->f32);
+    free(s->act);
+    free(s->blocks);
+    free(s->nodes);
+    free(s->send);
+    free(s->recv);
+}
+
+/* Everybody's `bytes` of list[rank], an array of one item a rank. */
+static enum pawl_status gather_items(struct trainer *t, void *list, size_t bytes, struct err *err)
+{
+    size_t offset[RANKS_MAX + 1];
+
+    for (int k = 0; k <= t->share.size; k++) offset[k] = (size_t)k * bytes;
+    return comm_all_gather(t->share.comm, list, offset, err);
+}
+
+static enum pawl_status barrier(struct trainer *t, struct err *err)
+{
+    char here[RANKS_MAX];
+
+    return gather_items(t, here, 1, err);
+}
+
+enum pawl_status share_in_turn(struct trainer *t, enum pawl_status (*open)(struct trainer *t, struct err *err), struct err *err)
+{
+    bool first = t->opt.ranks.local_rank == 0;
+    enum pawl_status st = first ? open(t, err) : PAWL_OK;
+
+    if (st != PAWL_OK || (st = barrier(t, err)) != PAWL_OK) return st;
+    return first ? PAWL_OK : open(t, err);
+}
+
+enum pawl_status share_global_batch(struct trainer *t, struct err *err)
+{
+    int64_t rows = t->cfg->global_batch_size;
+    enum pawl_status st = comm_broadcast(t->share.comm, &rows, sizeof rows, err);
+
+    if (st != PAWL_OK || t->share.rank == 0) return st;
+    return config_fix_batch(t->cfg, t->share.size, rows, err);
+}
+
+/* What must be the same on all ranks. */
+enum { FACTS = STATE_IDENTITIES + 2 };
+struct facts {
+    uint64_t value[FACTS];
+    char device[64];
+};
+
+enum pawl_status share_compare(struct trainer *t, struct err *err)
+{
+    static const char *const names[] = {"the configuration", "zero_stage"};
+    struct facts *all = xcalloc((size_t)t->share.size, sizeof *all), *mine = &all[t->share.rank];
+    struct state_identity id[STATE_IDENTITIES];
+    enum pawl_status st;
+
+    state_identities(t, id);
+    for (int i = 0; i < STATE_IDENTITIES; i++) mine->value[i] = id[i].value;
+    mine->value[STATE_IDENTITIES] = config_hash(t->cfg);
+    mine->value[STATE_IDENTITIES + 1] = (uint64_t)t->cfg->zero_stage;
+    snprintf(mine->device, sizeof mine->device, "%s", t->dev->name);
+    st = gather_items(t, all, sizeof *all, err);
+    for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
+        for (int i = 0; i < FACTS && st == PAWL_OK; i++)
+            if (all[k].value[i] != all[0].value[i])
+                st = err_set(err, PAWL_EINVAL, "%s of rank %d is not that of rank 0 (hash %016llx, rank 0 has %016llx): give all ranks the same", i < STATE_IDENTITIES ? id[i].what : names[i - STATE_IDENTITIES],
+                             k, (unsigned long long)all[k].value[i], (unsigned long long)all[0].value[i]);
+    for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
+        if (strcmp(all[k].device, all[0].device) != 0) {
+            log_warn("rank %d runs on %s, rank 0 on %s: they may round differently, so that another number of ranks need not give the same bits", k, all[k].device, all[0].device);
+            break;
+        }
+    free(all);
+    return st;
+}
+
+/* --- memory */
+
+void share_slices(struct trainer *t)
+{
+    struct share *s = &t->share;
+    size_t element = (size_t)dtype_info[t->dev->act].bytes;
+
+    shard_offsets(s->f32, t->lora.n, CLIP_BLOCK, sizeof(float), s->size);
+    shard_offsets(s->act, t->lora.n, CLIP_BLOCK, element, s->size);
+    for (int k = 0; k <= s->size; k++) s->blocks[k] = (size_t)clip_blocks((int64_t)(s->f32[k] / sizeof(float))) * sizeof(double);
+    s->own = shard_slice(t->lora.n, CLIP_BLOCK, s->rank, s->size);
+    s->sharded = s->size > 1 && t->cfg->zero_stage != 0;
+    s->held = s->sharded ? s->own : (struct range){0, t->lora.n};
+}
+
+struct range share_rows(const struct trainer *t, int64_t rows)
+{
+    return shard_rows(rows, t->share.rank, t->share.size);
+}
+
+/* Subtrees of a step that come from others. */
+static int64_t foreign_nodes(const struct trainer *t, int64_t rows)
+{
+    struct gradtree_node nodes[GRADTREE_NODES];
+    int64_t n = 0;
+
+    for (int k = 0; k < t->share.size; k++) {
+        struct range run = shard_rows(rows, k, t->share.size);
+
+        if (k != t->share.rank) n += gradtree_nodes(nodes, run.begin, run.end);
+    }
+    return n;
+}
+
+void share_reserve(struct trainer *t)
+{
+    struct share *s = &t->share;
+    int64_t sizes[] = {t->rows->opt.global_batch, t->rows->count % t->rows->opt.global_batch}, inbox = 0; /* a step, and the last one of an epoch */
+
+    t->tree = (struct gradtree){0};
+    for (int i = 0; i < 2; i++) {
+        struct range run = share_rows(t, sizes[i]);
+        int64_t n = foreign_nodes(t, sizes[i]);
+
+        gradtree_reserve_run(&t->tree, &t->arena, t->lora.n, run.begin, run.end);
+        inbox = n > inbox ? n : inbox;
+    }
+    arena_reserve(&t->arena, "batch", (size_t)sizes[0] * sizeof(double), &s->row_loss);
+    if (s->size > 1) arena_reserve(&t->arena, "gradients of other ranks", (size_t)(inbox * range_count(s->own)) * sizeof(float), &s->inbox);
+}
+
+/* --- the state */
+
+static void parts_of(struct trainer *t, float *part[3])
+{
+    part[0] = t->theta;
+    part[1] = t->m;
+    part[2] = t->v;
+}
+
+enum pawl_status share_deal(struct trainer *t, struct err *err)
+{
+    const struct share *s = &t->share;
+    size_t bytes = (size_t)range_count(s->held) * sizeof(float);
+    float *part[3];
+    enum pawl_status st = comm_broadcast(s->comm, &t->at, sizeof t->at, err);
+
+    if (s->size == 1) return PAWL_OK;
+    parts_of(t, part);
+    for (int i = 0; i < 3 && st == PAWL_OK; i++) {
+        float *whole = t->whole[i];
+
+        if (s->sharded) st = comm_scatter(s->comm, whole, part[i], s->f32, err);
+        else st = comm_broadcast(s->comm, s->rank ? part[i] : whole, bytes, err);
+        if (s->rank == 0) t->dev->ops->upload(t->dev, part[i], whole + s->held.begin, bytes);
+    }
+    return st;
+}
+
+enum pawl_status share_collect(struct trainer *t, struct err *err)
+{
+    const struct share *s = &t->share;
+    size_t bytes = (size_t)range_count(s->held) * sizeof(float);
+    float *part[3];
+    enum pawl_status st = PAWL_OK;
+
+    if (s->size == 1) return PAWL_OK;
+    parts_of(t, part);
+    for (int i = 0; i < 3 && st == PAWL_OK; i++) {
+        if (s->rank == 0) t->dev->ops->download(t->dev, t->whole[i] + s->held.begin, part[i], bytes);
+        if (s->sharded) st = comm_gather(s->comm, t->whole[i], part[i], s->f32, err);
+    }
+    t->whole_step = t->at.step;
+    return st;
+}
+
+enum pawl_status share_operand(struct trainer *t, struct err *err)
+{
+    const struct share *s = &t->share;
+
+    t->dev->ops->round_operand(t->dev, (char *)t->operand + (size_t)s->held.begin * (size_t)dtype_info[t->dev->act].bytes, t->theta, range_count(s->held));
+    return share_gather_operand(t, err);
+}
+
+enum pawl_status share_gather_operand(struct trainer *t, struct err *err)
+{
+    return t->share.sharded ? comm_all_gather(t->share.comm, t->operand, t->share.act, err) : PAWL_OK;
+}
+
+/* --- a step */
+
+enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *due, struct err *err)
+{
+    struct share *s = &t->share;
+    int nodes = 0, nsend = 0, nrecv = 0;
+    int64_t count = range_count(s->own);
+    float *inbox = s->inbox, *own = t->g + (s->own.begin - s->held.begin);
+    enum pawl_status st;
+
+    for (int k = 0; k < s->size; k++) {
+        struct range run = shard_rows(b->rows, k, s->size);
+        int n = gradtree_nodes(s->nodes + nodes, run.begin, run.end);
+
+        for (int i = 0; i < n; i++, nodes++) {
+            struct gradtree_node *node = &s->nodes[nodes];
+
+            if (k != s->rank) {
+                node->data = inbox;
+                if (count) s->recv[nrecv++] = (struct comm_piece){k, inbox, (size_t)count * sizeof(float)};
+                inbox += count;
+                continue;
+            }
+            float *whole = gradtree_data(&t->tree, node);
+            for (int to = 0; to < s->size; to++)
+                if (to != k && s->f32[to + 1] > s->f32[to]) s->send[nsend++] = (struct comm_piece){to, (char *)whole + s->f32[to], s->f32[to + 1] - s->f32[to]};
+            node->data = whole + s->own.begin;
+        }
+    }
+    if (s->rank) s->recv[nrecv++] = (struct comm_piece){0, due, sizeof *due};
+    for (int to = 1; to < s->size && !s->rank; to++) s->send[nsend++] = (struct comm_piece){to, due, sizeof *due};
+    if ((st = comm_exchange(s->comm, s->send, nsend, s->recv, nrecv, err)) != PAWL_OK) return st;
+    gradtree_join(t->dev, s->nodes, nodes, count, own);
+    return s->sharded ? PAWL_OK : comm_all_gather(s->comm, t->g, s->f32, err);
+}
+
+enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *hash, struct err *err)
+{
+    struct share *s = &t->share;
+    uint64_t *hashes = xcalloc((size_t)s->size, sizeof *hashes);
+    struct range run = share_rows(t, b->rows);
+    int nsend = 0, nrecv = 0;
+    enum pawl_status st;
+
+    hashes[s->rank] = *hash;
+    for (int k = 0; k < s->size; k++) {
+        struct range theirs = shard_rows(b->rows, k, s->size);
+        char *blocks = (char *)t->norm_blocks;
+
+        if (k == s->rank) continue;
+        s->send[nsend++] = (struct comm_piece){k, hash, sizeof *hash};
+        s->recv[nrecv++] = (struct comm_piece){k, &hashes[k], sizeof *hashes};
+        if (range_count(run)) s->send[nsend++] = (struct comm_piece){k, s->row_loss + run.begin, (size_t)range_count(run) * sizeof(double)};
+        if (range_count(theirs)) s->recv[nrecv++] = (struct comm_piece){k, s->row_loss + theirs.begin, (size_t)range_count(theirs) * sizeof(double)};
+        if (range_count(s->own)) s->send[nsend++] = (struct comm_piece){k, blocks + s->blocks[s->rank], s->blocks[s->rank + 1] - s->blocks[s->rank]};
+        if (s->blocks[k + 1] > s->blocks[k]) s->recv[nrecv++] = (struct comm_piece){k, blocks + s->blocks[k], s->blocks[k + 1] - s->blocks[k]};
+    }
+    st = comm_exchange(s->comm, s->send, nsend, s->recv, nrecv, err);
+    *hash = 0;
+    for (int k = 0; k < s->size; k++) *hash += hashes[k];
+    free(hashes);
+    return st;
+}
+
+/* --- between steps */
+
+enum pawl_status share_any(struct trainer *t, bool *flag, struct err *err)
+{
+    bool all[RANKS_MAX];
+    enum pawl_status st;
+
+    all[t->share.rank] = *flag;
+    st = gather_items(t, all, sizeof *all, err);
+    for (int k = 0; k < t->share.size && st == PAWL_OK; k++) *flag |= all[k];
+    return st;
+}
+
+enum pawl_status share_agree(struct trainer *t, struct note *note, struct err *err)
+{
+    struct share *s = &t->share;
+    struct note *all = xcalloc((size_t)s->size, sizeof *all);
+    enum pawl_status st;
+
+    all[s->rank] = *note;
+    if ((st = gather_items(t, all, sizeof *all, err)) != PAWL_OK) goto done;
+    *note = all[0];
+    for (int k = 0; k < s->size; k++) {
+        if (all[k].status != PAWL_OK && note->status == PAWL_OK) note->status = all[k].status;
+        note->save |= all[k].save;
+        note->hurry |= all[k].hurry;
+        if (!all[k].why[0] || note->why[0]) continue;
+        memcpy(note->why, all[k].why, sizeof note->why);
+        note->left = all[k].left;
+    }
+    /* What another rank was told counts as told here: for how long is left, and for what is written about the end. */
+    if (note->why[0] && s->size > 1 && !stop_requested()) {
+        snprintf(s->reason, sizeof s->reason, "%s", note->why);
+        stop_notice(s->reason, note->left);
+    }
+done:
+    free(all);
+    return st;
+}
