@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* --- by a launcher's environment */
@@ -127,21 +128,44 @@ static int worse(int a, int b)
     return a ? a : b;
 }
 
-static int wait_for_all(void)
+/* What a child that is waited for has done. */
+static int look(pid_t pid, int *status)
 {
-    int code = 0;
+    pid_t got;
 
-    for (int i = 0; i < children; i++) {
-        int status;
+    while ((got = waitpid(pid, status, WNOHANG | WUNTRACED)) < 0 && errno == EINTR) continue;
+    return got == pid;
+}
 
-        while (waitpid(child[i], &status, 0) < 0 && errno == EINTR) continue;
-        child[i] = 0;
-        code = worse(code, WIFEXITED(status) ? WEXITSTATUS(status) : err_exit_code(PAWL_ESTOPPED));
+/* A rank that outlives rank 0, or stands still while others have ended, would be waited for for ever: it has as long as it takes to notice the end, and is then killed. */
+static int wait_for_all(double patience)
+{
+    int code = 0, left = children;
+    bool stopped[RANKS_MAX] = {false};
+    double ended = 0;
+
+    while (left) {
+        for (int i = 0; i < children; i++) {
+            int status;
+
+            if (!child[i] || !look(child[i], &status)) continue;
+            if (WIFSTOPPED(status)) {
+                stopped[i] = true;
+                continue;
+            }
+            child[i] = 0;
+            left--;
+            ended = clock_seconds();
+            code = worse(code, WIFEXITED(status) ? WEXITSTATUS(status) : err_exit_code(PAWL_ESTOPPED));
+        }
+        for (int i = 0; i < children && ended && clock_seconds() > ended + patience; i++)
+            if (child[i] && (stopped[i] || (i && !child[0]))) kill(child[i], SIGKILL);
+        if (left) nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
     return code;
 }
 
-enum pawl_status ranks_start(struct ranks *out, int n, bool *parent, int *exit_code, struct err *err)
+enum pawl_status ranks_start(struct ranks *out, int n, double timeout, bool *parent, int *exit_code, struct err *err)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
     struct sigaction sa = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
@@ -161,7 +185,7 @@ enum pawl_status ranks_start(struct ranks *out, int n, bool *parent, int *exit_c
         if (pid < 0) {
             st = err_sys(err, "rank %d of %d cannot be started", k, n);
             pass_on(SIGKILL);
-            wait_for_all();
+            wait_for_all(timeout);
             close(out->listener);
             return st;
         }
@@ -184,6 +208,6 @@ enum pawl_status ranks_start(struct ranks *out, int n, bool *parent, int *exit_c
     }
     close(out->listener);
     *parent = true;
-    *exit_code = wait_for_all();
+    *exit_code = wait_for_all(timeout + 2);
     return PAWL_OK;
 }

@@ -23,8 +23,8 @@ struct ranks {
 enum pawl_status ranks_from_environment(struct ranks *out, struct err *err);
 
 /* Starts n processes on this machine as copies of this one, which must not have threads. In each of them *parent is false and *out says who it is. Here *parent is true and
- * *exit_code that of the whole once all have ended: 0 where all gave 0, else the first of 1, 2, 3 that any gave, else 75. SIGTERM, SIGINT, SIGUSR1 are passed on. */
-enum pawl_status ranks_start(struct ranks *out, int n, bool *parent, int *exit_code, struct err *err);
+ * *exit_code that of the whole once all have ended: 0 where all gave 0, else the first of 1, 2, 3 that any gave, else 75. SIGTERM, SIGINT, SIGUSR1 are passed on. timeout: comm_open's. */
+enum pawl_status ranks_start(struct ranks *out, int n, double timeout, bool *parent, int *exit_code, struct err *err);
 
 /* Threads a rank: the cores of this process, or where more ranks share the machine its share of them. */
 int ranks_threads(const struct ranks *r);

@@ -55,7 +55,7 @@ static int train(struct config *config, struct trainer_options *run, int ranks)
     bool parent = false;
     int rc = 0;
 
-    if (ranks > 1 && ranks_start(&run->ranks, ranks, &parent, &rc, &err) != PAWL_OK) return cli_fail(&err);
+    if (ranks > 1 && ranks_start(&run->ranks, ranks, config->comm_timeout, &parent, &rc, &err) != PAWL_OK) return cli_fail(&err);
     if (parent) return rc;
     if (run->ranks.rank) log_level = LOG_SILENT;
     run->version = PAWL_VERSION;

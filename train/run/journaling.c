@@ -145,7 +145,10 @@ void journaling_step(struct trainer *t, bool due)
 
 bool journaling_idle(struct trainer *t, double seconds)
 {
-    return journal_wait(t->journaling->journal, seconds);
+    bool idle = journal_wait(t->journaling->journal, seconds);
+
+    follow(t, journal_status(t->journaling->journal));
+    return idle;
 }
 
 enum pawl_status journaling_lines(struct trainer *t, struct err *err)

@@ -89,16 +89,16 @@ enum pawl_status share_compare(struct trainer *t, struct err *err)
     enum pawl_status st;
 
     state_identities(t, id);
-    for (int i = 0; i < STATE_IDENTITIES; i++) mine->value[i] = id[i].value;
-    mine->value[STATE_IDENTITIES] = config_hash(t->cfg);
-    mine->value[STATE_IDENTITIES + 1] = (uint64_t)t->cfg->zero_stage;
+    mine->value[0] = config_hash(t->cfg);
+    mine->value[1] = (uint64_t)t->cfg->zero_stage;
+    for (int i = 0; i < STATE_IDENTITIES; i++) mine->value[i + 2] = id[i].value;
     snprintf(mine->device, sizeof mine->device, "%s", t->dev->name);
     st = gather_items(t, all, sizeof *all, err);
     for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
         for (int i = 0; i < FACTS && st == PAWL_OK; i++)
             if (all[k].value[i] != all[0].value[i])
-                st = err_set(err, PAWL_EINVAL, "%s of rank %d is not that of rank 0 (hash %016llx, rank 0 has %016llx): give all ranks the same", i < STATE_IDENTITIES ? id[i].what : names[i - STATE_IDENTITIES],
-                             k, (unsigned long long)all[k].value[i], (unsigned long long)all[0].value[i]);
+                st = err_set(err, PAWL_EINVAL, "%s of rank %d is not that of rank 0 (hash %016llx, rank 0 has %016llx): give all ranks the same", i < 2 ? names[i] : id[i - 2].what, k,
+                             (unsigned long long)all[k].value[i], (unsigned long long)all[0].value[i]);
     for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
         if (strcmp(all[k].device, all[0].device) != 0) {
             log_warn("rank %d runs on %s, rank 0 on %s: they may round differently, so that another number of ranks need not give the same bits", k, all[k].device, all[0].device);
@@ -196,11 +196,12 @@ enum pawl_status share_collect(struct trainer *t, struct err *err)
 
     if (s->size == 1) return PAWL_OK;
     parts_of(t, part);
+    t->whole_step = -1;
     for (int i = 0; i < 3 && st == PAWL_OK; i++) {
         if (s->rank == 0) t->dev->ops->download(t->dev, t->whole[i] + s->held.begin, part[i], bytes);
         if (s->sharded) st = comm_gather(s->comm, t->whole[i], part[i], s->f32, err);
     }
-    t->whole_step = t->at.step;
+    if (st == PAWL_OK) t->whole_step = t->at.step;
     return st;
 }
 

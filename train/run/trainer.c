@@ -514,7 +514,6 @@ static enum pawl_status stop_broken(struct trainer *t, struct err *err)
     t->at.row = 0;
     if (t->share.rank) return why.status;
     journaling_idle(t, t->cfg->comm_timeout);
-    journaling_now(t, 0);
     return err_set(err, why.status, "%s; stopped within step %lld of %lld, durable is step %lld: start again with the ranks that are left", why.text, (long long)t->at.step + 1,
                    (long long)t->total_steps, (long long)t->durable_step);
 }

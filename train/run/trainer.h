@@ -65,7 +65,7 @@ struct trainer {
     float *theta, *m, *v, *g; /* of share.held: lora.n each where the run has one rank */
     act *operand;             /* (lora.n) */
     float *whole[3];          /* (lora.n) theta, m, v: themselves where the run has one rank, else rank 0's staging as share_collect left it; NULL elsewhere */
-    int64_t whole_step;       /* that it was collected at */
+    int64_t whole_step;       /* that it was collected at; -1: it is not whole */
     double *norm_blocks;
     float *loss;              /* of a micro-batch's supervised tokens */
     float *staging;           /* (3 n) where a journal commit waits; NULL without a journal */

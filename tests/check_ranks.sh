@@ -1,0 +1,142 @@
+#!/bin/bash
+# Several ranks: the bits of one, whatever their number, the micro-batch size and zero_stage; a rank that dies or falls silent ends all with 75 in time, and the run goes on
+# with any other number. PAWL_LONG=1: the whole grid.
+set -u
+pawl=$1 root=$2
+dir=$(mktemp -d)
+children=()
+leave() {
+    for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null; done
+    rm -rf "$dir"
+}
+trap leave EXIT
+export XDG_CACHE_HOME=$dir/cache OMP_WAIT_POLICY=passive
+fail() { echo "FAILED: $*"; exit 1; }
+
+awk 'BEGIN { for (i = 1; i <= 61; i++) {
+    q = ""; for (k = 0; k < 3 + i * 7 % 23; k++) q = q "word" (i * k % 17) " ";
+    a = ""; for (k = 0; k < 1 + i * 5 % 9; k++) a = a "answer" (i + k) % 10 " ";
+    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", q, a } }' >"$dir/train.jsonl"
+# 27 rows in steps of 11: the last step of an epoch has 5, fewer than eight ranks.
+cat >"$dir/run.yaml" <<YAML
+base_model: $root/tests/golden/llama
+datasets:
+  - path: $dir/train.jsonl
+    type: chat_template
+lora_r: 8
+lora_alpha: 16
+lora_dropout: 0.1
+sequence_len: 256
+sample_packing: true
+micro_batch_size: 2
+global_batch_size: 11
+num_epochs: 5
+learning_rate: 2e-3
+warmup_steps: 3
+weight_decay: 0.01
+max_grad_norm: 0.5
+val_set_size: 4
+eval_steps: 6
+save_steps: 4
+spot: off
+max_fruitless_starts: 1000
+YAML
+run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@"; }
+same() { # DIR WHAT
+    local f strip='s/"tokens_per_second".*//' loss='s/.*"event":"eval".*"step":\([0-9]*\).*"loss":\([^,]*\).*/\1 \2/p'
+    for f in adapter_model.safetensors optimizer.safetensors; do
+        cmp "$dir/whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
+    done
+    cmp <(sed "$strip" "$dir/whole/metrics.jsonl") <(sed "$strip" "$1/metrics.jsonl") || fail "$2: metrics.jsonl differs"
+    cmp <(sed -n "$loss" "$dir/whole/events.jsonl" | sort -un) <(sed -n "$loss" "$1/events.jsonl" | sort -un) || fail "$2: held-out losses differ"
+}
+lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
+wait_for_lines() { # DIR N PID: until the run has written so many steps, or has ended
+    while [ "$(lines "$1")" -lt "$2" ] && kill -0 "$3" 2>/dev/null; do sleep 0.02; done
+}
+# Starts a run of N ranks whose disk is slow to forget, so that it can be hurt: start DIR N ARGS; $job is its process, $rank its children.
+start() {
+    "$pawl" train "$dir/run.yaml" -q --ranks "$2" --set output_dir="$1" --set num_epochs=5 "${@:3}" 2>"$dir/err" &
+    job=$!
+    children+=("$job")
+    wait_for_lines "$1" "$want" "$job"
+    read -ra rank <<<"$(cat "/proc/$job/task/$job/children" 2>/dev/null)"
+    children+=("${rank[@]}")
+}
+finish() { # what it gave, and how long it took from now on
+    local begin=${EPOCHREALTIME/./}
+    wait "$job"
+    rc=$?
+    milliseconds=$(((${EPOCHREALTIME/./} - begin) / 1000))
+}
+
+run "$dir/whole" || fail "one rank"
+steps=$(lines "$dir/whole")
+[ "$steps" -ge 12 ] || fail "expected 12 steps or more, found $steps"
+
+# The grid.
+cells="2,0,2 2,1,5 3,1,1 4,0,1 8,1,2"
+[ "${PAWL_LONG:-0}" = 1 ] && cells=$(for n in 1 2 3 4 8; do for z in 0 1; do for m in 1 2 5; do echo "$n,$z,$m"; done; done; done)
+count=0
+for cell in $cells; do
+    IFS=, read -r n z m <<<"$cell"
+    run "$dir/grid" --ranks "$n" --set zero_stage="$z" --set micro_batch_size="$m" --set journal=false || fail "$n ranks, zero_stage $z, micro-batch $m"
+    same "$dir/grid" "$n ranks, zero_stage $z, micro-batch $m"
+    rm -rf "$dir/grid"
+    count=$((count + 1))
+done
+
+# A rank is killed: the others notice at once; with fewer ranks it goes on.
+want=3
+start "$dir/hurt" 3
+kill -9 "${rank[1]}" 2>/dev/null || fail "the run was over before it was hurt"
+finish
+[ $rc = 75 ] || fail "a killed rank: exit $rc, expected 75: $(cat "$dir/err")"
+grep -q 'rank 1 is gone' "$dir/err" || fail "a killed rank is not named: $(cat "$dir/err")"
+[ "$milliseconds" -lt 61000 ] || fail "a killed rank: all had ended after $milliseconds ms"
+killed=$milliseconds
+
+# A rank falls silent: noticed by the time-out. Its commits are taken up by another number of ranks first.
+want=$(($(lines "$dir/hurt") + 2))
+start "$dir/hurt" 2 --set comm_timeout=3
+if kill -STOP "${rank[1]}" 2>/dev/null; then
+    finish
+    [ $rc = 75 ] || fail "a silent rank: exit $rc, expected 75: $(cat "$dir/err")"
+    grep -q 'rank 1 is gone: silent' "$dir/err" || fail "a silent rank is not named: $(cat "$dir/err")"
+fi
+
+# A notice on one rank stops all at the same step.
+want=$(($(lines "$dir/hurt") + 2))
+start "$dir/hurt" 4 --set zero_stage=0
+if kill -TERM "${rank[2]}" 2>/dev/null; then
+    finish
+    [ $rc = 75 ] || [ $rc = 0 ] || fail "SIGTERM of one rank: exit $rc, expected 75: $(cat "$dir/err")"
+    [ $rc = 0 ] || grep -q 'stopped by SIGTERM of rank 2 at step' "$dir/err" || fail "the notice is not told: $(cat "$dir/err")"
+fi
+run "$dir/hurt" || fail "one rank at the end"
+same "$dir/hurt" "killed, silent, asked; 3, 2, 4, 1 ranks"
+grep -q '"event":"replay".*"proved":true' "$dir/hurt/events.jsonl" || fail "no resume proved its last step"
+
+# What can't work is refused, with a way out.
+"$pawl" train "$dir/run.yaml" -q --ranks 12 --set output_dir="$dir/many" 2>"$dir/err"
+[ $? = 1 ] && grep -q 'start 1 to 11 ranks' "$dir/err" && [ "$(wc -l <"$dir/err")" = 1 ] || fail "more ranks than rows: $(cat "$dir/err")"
+
+# By a launcher's environment: a rank with another configuration, one that does not come.
+by_hand() { RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 PAWL_PORT=$port "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/hand" "${@:2}"; }
+for attempt in 1 2 3 4 5; do
+    port=$((20000 + RANDOM % 12000))
+    by_hand 1 --set seed=7 2>"$dir/err1" &
+    by_hand 0 2>"$dir/err"
+    rc=$?
+    wait $!
+    grep -q 'is in use' "$dir/err" || break
+done
+[ $rc = 1 ] && grep -q 'the configuration of rank 1' "$dir/err" || fail "two configurations: exit $rc, $(cat "$dir/err")"
+for attempt in 1 2 3 4 5; do
+    port=$((20000 + RANDOM % 12000))
+    by_hand 0 --set comm_timeout=0.5 2>"$dir/err"
+    rc=$?
+    grep -q 'is in use' "$dir/err" || break
+done
+[ $rc = 75 ] && grep -q 'rank 1 of 2 did not show up' "$dir/err" || fail "a rank that does not come: exit $rc, $(cat "$dir/err")"
+echo "ranks: $count cells and a run with a killed, a silent and an asked rank: 0 differences in $steps steps; all ended $killed ms after a rank was killed"
