@@ -7,7 +7,7 @@ pawl=${1:-$root/build/pawl}
 [ -x "$pawl" ] || { echo "no program at $pawl: build it first, or say where it is"; exit 2; }
 pawl=$(realpath "$pawl")
 status=0
-for class in ${*:-kill damage notice midstep full shutdown}; do
+for class in ${*:-kill notice midstep clock damage faults slow full shutdown}; do
     PAWL_LONG=1 bash "$root/tests/crash/$class.sh" "$pawl" "$root"
     rc=$?
     [ $rc = 0 ] || [ $rc = 77 ] || status=1

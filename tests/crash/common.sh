@@ -97,3 +97,9 @@ end_by() {
 }
 # The value of a number or word of the last event of a kind: last_event DIR EVENT KEY
 last_event() { grep "\"event\":\"$2\"" "$1/events.jsonl" | tail -1 | grep -o "\"$3\":\"\?[^,\"}]*" | sed 's/.*:"\?//'; }
+# preload.c between the program and its C library.
+preload() {
+    command -v cc >/dev/null || skip "$1: skipped, no cc for tests/crash/preload.c"
+    cc -shared -fPIC -O1 -w -o "$dir/preload.so" "$root/tests/crash/preload.c" -ldl || fail "tests/crash/preload.c does not compile"
+    export ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0
+}

@@ -182,8 +182,6 @@ void ledger_start(struct trainer *t, const struct resume *r)
     struct ledger *l = t->ledger;
     struct buf b = {0};
 
-    l->verify = r->verify_seconds;
-    l->load = r->load_seconds;
     if (l->cause) {
         buf_adds(&b, ",\"cause\":");
         json_add_string(&b, l->cause, strlen(l->cause));
@@ -194,6 +192,13 @@ void ledger_start(struct trainer *t, const struct resume *r)
     }
     record_start(t, b.data ? b.data : "");
     buf_free(&b);
+}
+
+void ledger_loaded(struct trainer *t, const struct resume *r)
+{
+    t->ledger->verify = r->verify_seconds;
+    t->ledger->load = r->load_seconds;
+    t->ledger->replay = r->replay_seconds;
 }
 
 void ledger_step(struct trainer *t)

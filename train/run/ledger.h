@@ -14,6 +14,8 @@ void ledger_close(struct ledger *l); /* NULL is allowed */
 
 /* The start of this process as an event: where from, why the last one ended, what was lost. Also said to the person. */
 void ledger_start(struct trainer *t, const struct resume *r);
+/* How long finding and verifying, loading and replaying the state took, for the event after the first step. */
+void ledger_loaded(struct trainer *t, const struct resume *r);
 /* After each step: time and money of the run follow; after the first one how long the start took, as an event. */
 void ledger_step(struct trainer *t);
 /* max_cost is reached. */

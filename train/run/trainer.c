@@ -308,6 +308,7 @@ static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
     if ((chief && (st = read_state(t, &r, err)) != PAWL_OK) || (st = share_deal(t, err)) != PAWL_OK || t->finished) goto done;
     if (chief && (st = begin_records(t, &r, err)) != PAWL_OK) goto done;
     if ((st = resume_replay(t, &r, err)) != PAWL_OK) goto done;
+    if (chief) ledger_loaded(t, &r);
     if (chief && ((st = journaling_open(&t->journaling, t, r.slot ? r.slot->path : NULL, err)) != PAWL_OK || (st = remoting_start(t, &r, err)) != PAWL_OK)) goto done;
     st = share_operand(t, err);
     t->last_save = time_now();
@@ -533,9 +534,15 @@ static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int
     if (t->saved_step == t->at.step) return PAWL_OK;
     if (!*end && !(t->at.step && (best || save_asked || due(t->at.step, save_every)))) return PAWL_OK;
     if ((st = collect(t, err)) != PAWL_OK) return st;
-    if (*end) return save_now(t, err);
-    save_if_possible(t);
-    return PAWL_OK;
+    if (!*end) {
+        save_if_possible(t);
+        return PAWL_OK;
+    }
+    if ((st = save_now(t, err)) != PAWL_OK) { /* no later save makes up for this one */
+        log_warn("the last checkpoint is tried again: %s", err->text);
+        st = save_now(t, err);
+    }
+    return st;
 }
 
 static enum pawl_status train_loop(struct trainer *t, struct err *err)
