@@ -237,12 +237,56 @@ static void errors_are_clear(void **state)
     json_free(k);
 }
 
+/* Contents that also stand in headers, in end-of-turn tokens and in each other: where each message stands is known, because ChatML is put together here. */
+static void short_contents_are_found_where_they_stand(void **state)
+{
+    static const char *const words[] = {"a", "s", "user", "assistant", "m", "im_end", "<|im_", "|>", "start", "end|", "er\nu", "r", "n", "u", "t", "user\nuser"};
+    static const char *const roles[] = {"system", "user", "assistant", "user", "assistant", "user"};
+    enum { WORDS = sizeof words / sizeof *words, TURNS = 6 };
+    struct chat_template *t = NULL;
+    struct err err = {0};
+
+    assert_int_equal(chat_template_builtin(&t, "chatml", &err), PAWL_OK);
+    for (unsigned round = 0; round < 400; round++) {
+        struct buf json = {0}, text = {0};
+        size_t begin[TURNS], end[TURNS];
+        struct chat_text spans = {0};
+        unsigned draw = round * 2654435761u;
+        for (int i = 0; i < TURNS; i++) {
+            const char *w = words[(draw = draw * 1664525u + 1013904223u) >> 16 & (WORDS - 1)];
+            buf_addf(&json, "%s{\"role\":\"%s\",\"content\":", i ? "," : "[", roles[i]);
+            json_add_string(&json, w, strlen(w));
+            buf_addc(&json, '}');
+            buf_addf(&text, "<|im_start|>%s\n", roles[i]);
+            begin[i] = text.len;
+            buf_adds(&text, w);
+            end[i] = text.len;
+            buf_adds(&text, "<|im_end|>\n");
+        }
+        buf_addc(&json, ']');
+        struct json *j = parse(json.data);
+        struct chat_input in = {.messages = json_root(j), .bos_token = "<s>", .eos_token = "</s>"};
+        if (chat_render_spans(t, &in, &spans, &err) != PAWL_OK) fail_msg("%s: %s", json.data, err.text);
+        assert_string_equal(spans.text.data, text.data);
+        assert_int_equal(spans.n, TURNS);
+        for (size_t i = 0; i < TURNS; i++) {
+            if (spans.spans[i].message != i || spans.spans[i].begin != begin[i] || spans.spans[i].eot != end[i] || spans.spans[i].end != end[i] + 10)
+                fail_msg("%s: message %zu: %zu %zu %zu, expected %zu %zu %zu", json.data, i, spans.spans[i].begin, spans.spans[i].eot, spans.spans[i].end, begin[i], end[i], end[i] + 10);
+        }
+        chat_text_free(&spans);
+        json_free(j);
+        buf_free(&json);
+        buf_free(&text);
+    }
+    chat_template_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_templates), cmocka_unit_test(masks_are_transformers), cmocka_unit_test(every_message_has_its_place),
         cmocka_unit_test(history_that_is_rewritten_is_learned_turn_by_turn), cmocka_unit_test(turns_are_found_by_their_content_where_prefixes_fail),
-        cmocka_unit_test(messages_are_seen_as_transformers_shows_them), cmocka_unit_test(errors_are_clear),
+        cmocka_unit_test(messages_are_seen_as_transformers_shows_them), cmocka_unit_test(short_contents_are_found_where_they_stand), cmocka_unit_test(errors_are_clear),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,6 +263,22 @@ static bool special_between(const struct work *w, size_t begin, size_t end)
     return false;
 }
 
+/* A message that is trained and says something must have its place in the text. */
+static enum pawl_status check_trained(const struct work *w, struct err *err)
+{
+    const struct messages *m = &w->messages;
+
+    for (size_t i = 0; i < m->list.len; i++) {
+        const char *content = json_string(json_get(&m->list.items[i], "content"), "");
+        bool found = false;
+
+        if (!m->train[i] || !strcmp(role_of(m, i), "assistant") || is_blank(content, strlen(content))) continue;
+        for (size_t k = 0; k < w->chat.n; k++) found |= w->chat.spans[k].message == i;
+        if (!found) return err_set(err, PAWL_EINVAL, "messages[%zu] (%s) is to be trained, but where the template writes its content can't be told", i, role_of(m, i));
+    }
+    return PAWL_OK;
+}
+
 /* The mask by spans. What a message says is supervised where it is trained; its end-of-turn text by train_on_eos. */
 static void mask_spans(struct work *w)
 {
@@ -331,7 +347,12 @@ static enum pawl_status read_chat(struct work *w, const struct json_value *recor
     look_at_messages(w);
     in = (struct chat_input){.messages = &m->list, .tools = m->tools, .extra = m->extra, .bos_token = w->r->bos_text, .eos_token = w->r->eos_text, .now = &w->r->date};
     if ((st = chat_render_spans(w->r->chat, &in, &w->chat, err)) != PAWL_OK) return st;
-    return w->chat.rewrites_history ? emit_turns(w, &in, hash, err) : emit_chat(w, hash, 0, err);
+    for (size_t i = 0; i < m->list.len && w->chat.rewrites_history; i++)
+        if (m->train[i] && strcmp(role_of(m, i), "assistant"))
+            return err_set(err, PAWL_EINVAL, "messages[%zu] (%s) is to be trained, but the template writes old turns otherwise than new ones: only the assistant's turns can be trained then", i, role_of(m, i));
+    if (w->chat.rewrites_history) return emit_turns(w, &in, hash, err);
+    if ((st = check_trained(w, err)) != PAWL_OK) return st;
+    return emit_chat(w, hash, 0, err);
 }
 
 /* --- chunks */

@@ -277,51 +277,110 @@ static bool says_nothing(const struct json_value *message)
     return !content_of(message, &content, &len) && json_get(message, "content") != NULL && json_get(message, "tool_calls") == NULL;
 }
 
-/* Where the content of a turn that is text[begin..end) ends; `end` if it does not stand there. What follows is the end of the turn. */
-static size_t content_end(const struct json_value *message, const char *text, size_t begin, size_t end)
-{
-    const char *content;
+/* A text that a template made of the first `count` messages. */
+struct rendering {
+    const struct chat_template *t;
+    const struct chat_input *in;
+    size_t count;
+    const char *text;
     size_t len;
+};
+
+#define STAND_IN "\xee\x80\x80pawl\xee\x80\x81" /* of the private use area: no template looks for it */
+#define SURE 16 /* bytes of a content that, found once, is no part of a header */
+
+/* The place of message i's content, proven: with another content in its place all of the text but that place stays the same. */
+static bool content_place(const struct rendering *r, size_t i, size_t *begin, size_t *end)
+{
+    const struct json_value *messages = r->in->messages, *m = &messages->items[i];
+    struct json_value other = *messages, changed = *m;
+    struct chat_input in = *r->in;
+    struct pool pool = {0};
+    struct buf out = {0};
+    bool found = false;
+
+    in.messages = &other;
+    other.items = pool_alloc(&pool, messages->len * sizeof *other.items);
+    memcpy(other.items, messages->items, messages->len * sizeof *other.items);
+    changed.items = pool_alloc(&pool, m->len * sizeof *changed.items);
+    memcpy(changed.items, m->items, m->len * sizeof *changed.items);
+    for (size_t k = 0; k < m->len; k++)
+        if (strcmp(m->keys[k].text, "content") == 0) changed.items[k] = text_value(STAND_IN);
+    other.items[i] = changed;
+    if (render(r->t, &in, r->count, false, &out, NULL, NULL) == PAWL_OK && out.len > 0) {
+        size_t n = sizeof STAND_IN - 1;
+        const char *hit = memmem(out.data, out.len, STAND_IN, n);
+        size_t head = hit ? (size_t)(hit - out.data) : 0, tail = hit ? out.len - head - n : 0;
+        found = hit != NULL && memmem(hit + n, tail, STAND_IN, n) == NULL && head + tail <= r->len && memcmp(out.data, r->text, head) == 0 &&
+                memcmp(hit + n, r->text + r->len - tail, tail) == 0;
+        *begin = head;
+        *end = r->len - tail;
+        while (found && *begin < *end && blank(r->text[*begin])) ++*begin;
+        while (found && *end > *begin && blank(r->text[*end - 1])) --*end;
+    }
+    buf_free(&out);
+    pool_free(&pool);
+    return found;
+}
+
+/* The content of message i within text[from..to): found there once and not short, or proven. */
+static bool find_content(const struct rendering *r, size_t i, size_t from, size_t to, size_t *begin, size_t *end)
+{
+    const char *content, *hit;
+    size_t len;
+
+    if (!content_of(&r->in->messages->items[i], &content, &len)) return false;
+    hit = memmem(r->text + from, to - from, content, len);
+    if (hit == NULL) return false;
+    *begin = (size_t)(hit - r->text);
+    *end = *begin + len;
+    if (len >= SURE && memmem(hit + 1, to - *begin - 1, content, len) == NULL) return true;
+    return content_place(r, i, begin, end) && *begin >= from && *end <= to;
+}
+
+/* Where the content of turn i, which is text[begin..end), ends; `end` if it does not stand there. What follows is the end of the turn. */
+static size_t content_end(const struct rendering *r, size_t i, size_t begin, size_t end)
+{
+    const struct json_value *message = &r->in->messages->items[i];
+    const char *content;
+    size_t len, from, to;
 
     if (says_nothing(message)) return begin;
     if (!content_of(message, &content, &len)) return end;
+    if (find_content(r, i, begin, end, &from, &to)) return to;
     for (size_t at = end; at >= begin + len; at--) /* the last place: reasoning before it may quote the answer */
-        if (memcmp(text + at - len, content, len) == 0) return at;
+        if (memcmp(r->text + at - len, content, len) == 0) return at;
     return end;
 }
 
 /* The assistant's turn in text[begin..end). Of white space behind the end-of-turn token the model writes nothing; without such a token it stays. */
-static struct chat_span assistant_span(const struct json_value *messages, size_t i, const char *text, size_t begin, size_t end)
+static struct chat_span assistant_span(const struct rendering *r, size_t i, size_t begin, size_t end)
 {
-    size_t eot = content_end(&messages->items[i], text, begin, end), stop = end;
+    size_t eot = content_end(r, i, begin, end), stop = end;
 
-    while (stop > eot && blank(text[stop - 1])) stop--;
+    while (stop > eot && blank(r->text[stop - 1])) stop--;
     if (stop == eot) stop = end;
-    while (eot < stop && blank(text[eot])) eot++; /* " </s>" */
-    return (struct chat_span){.begin = begin, .eot = eot == end ? stop : eot, .end = stop, .message = i, .role = role_of(&messages->items[i]), .assistant = true};
+    while (eot < stop && blank(r->text[eot])) eot++; /* " </s>" */
+    return (struct chat_span){.begin = begin, .eot = eot == end ? stop : eot, .end = stop, .message = i, .role = role_of(&r->in->messages->items[i]), .assistant = true};
 }
 
-/* Contents of the messages first..last-1, which are not the assistant's, in text[begin..end): one behind the other. */
-static void find_contents(struct chat_text *out, const struct json_value *messages, size_t first, size_t last, size_t begin, size_t end)
+/* Contents of the messages first..last-1, which are not the assistant's, in text[begin..end): one behind the other. One that can't be told has no span. */
+static void find_contents(struct chat_text *out, const struct rendering *r, size_t first, size_t last, size_t begin, size_t end)
 {
-    const char *content;
-    size_t len;
-
     for (size_t i = first; i < last; i++) {
-        const struct json_value *m = &messages->items[i];
-        if (is_assistant(m) || !content_of(m, &content, &len)) continue;
-        const char *hit = memmem(out->text.data + begin, end - begin, content, len);
-        if (hit == NULL) continue;
-        size_t at = (size_t)(hit - out->text.data), eot = at + len, stop = eot;
-        while (stop < end && !blank(out->text.data[stop])) stop++; /* "<|im_end|>" and its like hold no white space */
+        const struct json_value *m = &r->in->messages->items[i];
+        size_t at, eot, stop;
+        if (is_assistant(m) || !find_content(r, i, begin, end, &at, &eot)) continue;
+        for (stop = eot; stop < end && !blank(r->text[stop]);) stop++; /* "<|im_end|>" and its like hold no white space */
         add_span(out, (struct chat_span){.begin = at, .eot = eot, .end = stop, .message = i, .role = role_of(m)});
         begin = stop;
     }
 }
 
 /* By the template's own marks: the k-th belongs to the k-th turn of the assistant. */
-static enum pawl_status spans_by_marks(struct chat_text *out, const struct json_value *messages, const struct jinja_marks *marks, struct err *err)
+static enum pawl_status spans_by_marks(struct chat_text *out, const struct rendering *r, const struct jinja_marks *marks, struct err *err)
 {
+    const struct json_value *messages = r->in->messages;
     size_t turns = 0, k = 0, done = 0, place = 0;
 
     for (size_t i = 0; i < messages->len; i++) turns += is_assistant(&messages->items[i]);
@@ -330,14 +389,14 @@ static enum pawl_status spans_by_marks(struct chat_text *out, const struct json_
                        marks->n, turns);
     for (size_t i = 0; i < messages->len; i++) {
         if (!is_assistant(&messages->items[i])) continue;
-        size_t begin = marks->items[k].begin, end = marks->items[k++].end, eot = content_end(&messages->items[i], out->text.data, begin, end);
-        find_contents(out, messages, done, i, place, begin);
-        while (eot < end && blank(out->text.data[eot])) eot++;
+        size_t begin = marks->items[k].begin, end = marks->items[k++].end, eot = content_end(r, i, begin, end);
+        find_contents(out, r, done, i, place, begin);
+        while (eot < end && blank(r->text[eot])) eot++;
         add_span(out, (struct chat_span){.begin = begin, .eot = eot, .end = end, .message = i, .role = role_of(&messages->items[i]), .assistant = true});
         done = i + 1;
         place = end;
     }
-    find_contents(out, messages, done, messages->len, place, out->text.len);
+    find_contents(out, r, done, messages->len, place, out->text.len);
     return PAWL_OK;
 }
 
@@ -380,14 +439,16 @@ enum pawl_status chat_render_spans(const struct chat_template *t, const struct c
     enum pawl_status st = check_messages(in, err);
     if (st == PAWL_OK) st = render(t, in, in->messages->len, false, &out->text, &marks, err);
     if (st != PAWL_OK) goto done;
+    struct rendering whole = {t, in, in->messages->len, out->text.data, out->text.len};
     if (jinja_has_generation(t->jinja)) {
-        st = spans_by_marks(out, in->messages, &marks, err);
+        st = spans_by_marks(out, &whole, &marks, err);
         goto done;
     }
     for (size_t i = 0; i < in->messages->len; i++) {
         if (!is_assistant(&in->messages->items[i])) continue;
         if ((st = turn_bounds(t, in, i, &before, &with, err)) != PAWL_OK) goto done;
-        struct chat_span span = assistant_span(in->messages, i, with.data, before.len, with.len);
+        struct rendering upto = {t, in, i + 1, with.data, with.len};
+        struct chat_span span = assistant_span(&upto, i, before.len, with.len);
         /* Behind its end-of-turn token a turn need not be the same: nothing of that is learned. */
         with.len = span.end;
         if (!begins_with(&out->text, &with) || before.len < place) {
@@ -395,12 +456,12 @@ enum pawl_status chat_render_spans(const struct chat_template *t, const struct c
             out->n = 0;
             goto done;
         }
-        find_contents(out, in->messages, done, i, place, before.len);
+        find_contents(out, &whole, done, i, place, before.len);
         add_span(out, span);
         done = i + 1;
         place = span.end;
     }
-    find_contents(out, in->messages, done, in->messages->len, place, out->text.len);
+    find_contents(out, &whole, done, in->messages->len, place, out->text.len);
 done:
     free(marks.items);
     buf_free(&before);
@@ -418,7 +479,8 @@ enum pawl_status chat_render_turn(const struct chat_template *t, const struct ch
     if (st == PAWL_OK && (message >= in->messages->len || !is_assistant(&in->messages->items[message])))
         st = err_set(err, PAWL_EINVAL, "message %zu is no turn of the assistant", message + 1);
     if (st == PAWL_OK) st = turn_bounds(t, in, message, &before, &out->text, err);
-    if (st == PAWL_OK) add_span(out, assistant_span(in->messages, message, out->text.data, before.len, out->text.len));
+    struct rendering upto = {t, in, message + 1, out->text.data, out->text.len};
+    if (st == PAWL_OK) add_span(out, assistant_span(&upto, message, before.len, out->text.len));
     buf_free(&before);
     return st;
 }

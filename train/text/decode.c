@@ -95,6 +95,13 @@ static int byte_of_char(uint32_t cp)
     return -1;
 }
 
+int decode_char_of_byte(unsigned char byte, char out[4])
+{
+    uint32_t hidden = byte <= 0x20 ? byte : byte == 0xAD ? 0x43u : byte >= 0x7F && byte <= 0xA0 ? byte - 0x7Fu + 0x21 : UINT32_MAX;
+
+    return utf8_encode(hidden == UINT32_MAX ? byte : 0x100 + hidden, out);
+}
+
 bool decode_byte_level(const char *s, size_t len, struct buf *out)
 {
     size_t before = out->len;

@@ -42,6 +42,8 @@ void decode_list_free(struct decode_list *l);
 /* Adds the text to *out, as bytes; *list is used up. */
 void decoder_apply(const struct decoder *d, struct decode_list *list, struct buf *out);
 
+/* The character that a byte is written as, in UTF-8; returns its bytes, 1 or 2. */
+int decode_char_of_byte(unsigned char byte, char out[4]);
 /* The bytes that the characters of a byte-level token stand for (GPT-2's alphabet), added to *out; false, and *out as it was, where one stands for none. */
 bool decode_byte_level(const char *s, size_t len, struct buf *out);
 /* Whether s is "<0xHH>", and which byte. */

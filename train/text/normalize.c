@@ -273,7 +273,8 @@ static void strip_accents(struct piece *p)
         uint32_t cp = 0;
         int n = utf8_decode(p->text + at, p->len - at, &cp);
         if (n == 0) n = 1;
-        if (!(unicode_class_of(cp) & UC_MARK)) piece_keep(p, at, at + (size_t)n);
+        bool accent = (unicode_class_of(cp) & UC_MARK && !unicode_is_recent(cp)) || cp == 0x1CF2 || cp == 0x1CF3; /* as the tables of Unicode 8 have it */
+        if (!accent) piece_keep(p, at, at + (size_t)n);
         at += (size_t)n;
     }
     piece_commit_text(p);

@@ -1,5 +1,6 @@
 #include "train/text/pretok.h"
 
+#include "train/text/decode.h"
 #include "train/text/unicode.h"
 
 #include <stdlib.h>
@@ -116,6 +117,42 @@ static void add_class(struct pretok *out, unsigned classes, enum pretok_behavior
     s->behavior = behavior;
 }
 
+/* The pre-tokenizers that cut without changing the text. */
+static enum pawl_status read_cutter(struct pretok *out, const struct json_value *v, const char *type, struct err *err)
+{
+    if (strcmp(type, "Split") == 0) return read_split(out, v, err);
+    if (strcmp(type, "Digits") == 0) {
+        add_class(out, UC_NUMBER, json_bool(json_get(v, "individual_digits"), false) ? PRETOK_ISOLATED : PRETOK_CONTIGUOUS);
+        return PAWL_OK;
+    }
+    if (strcmp(type, "WhitespaceSplit") == 0) {
+        add_class(out, UC_SPACE, PRETOK_REMOVED);
+        return PAWL_OK;
+    }
+    if (strcmp(type, "Whitespace") == 0) {
+        /* \w of Rust: joiners are part of words, digits that are raised or halves are not */
+        static const char words[] = "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}\\x{200c}\\x{200d}]+|"
+                                    "[^\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}\\x{200c}\\x{200d}\\s]+";
+        enum pawl_status st = pretok_add_regex(out, words, sizeof words - 1, err);
+        if (st != PAWL_OK) return st;
+        out->steps[out->n - 1].behavior = PRETOK_REMOVED;
+        out->steps[out->n - 1].invert = true;
+        return PAWL_OK;
+    }
+    if (strcmp(type, "Punctuation") == 0) {
+        add_class(out, UC_DELIMITER, PRETOK_ISOLATED);
+        return read_behavior(v, &out->steps[out->n - 1].behavior, err);
+    }
+    if (strcmp(type, "CharDelimiterSplit") == 0) {
+        struct pretok_step *s = add(out, PRETOK_STRING);
+        s->string = xstrdup(json_string(json_get(v, "delimiter"), " "));
+        s->string_len = strlen(s->string);
+        s->behavior = PRETOK_REMOVED;
+        return s->string_len > 0 ? PAWL_OK : unknown(err, "empty", "delimiter");
+    }
+    return unknown(err, "type", type);
+}
+
 enum pawl_status pretok_from_json(struct pretok *out, const struct json_value *v, bool *byte_level, struct err *err)
 {
     static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -130,42 +167,19 @@ enum pawl_status pretok_from_json(struct pretok *out, const struct json_value *v
         }
         return PAWL_OK;
     }
+    bool behind = *byte_level;
+    size_t before = out->n;
+    if (behind && (strcmp(type, "ByteLevel") == 0 || strcmp(type, "Metaspace") == 0)) return unknown(err, "ByteLevel before", type);
     if (strcmp(type, "ByteLevel") == 0) {
         *byte_level = true;
         if (json_bool(json_get(v, "add_prefix_space"), true)) add(out, PRETOK_PREFIX_SPACE);
         if (json_bool(json_get(v, "use_regex"), true)) return pretok_add_regex(out, gpt2, sizeof gpt2 - 1, err);
         return PAWL_OK;
     }
-    if (strcmp(type, "Split") == 0) return read_split(out, v, err);
     if (strcmp(type, "Metaspace") == 0) return read_metaspace(out, v, err);
-    if (strcmp(type, "Digits") == 0) {
-        add_class(out, UC_NUMBER, json_bool(json_get(v, "individual_digits"), false) ? PRETOK_ISOLATED : PRETOK_CONTIGUOUS);
-        return PAWL_OK;
-    }
-    if (strcmp(type, "WhitespaceSplit") == 0) {
-        add_class(out, UC_SPACE, PRETOK_REMOVED);
-        return PAWL_OK;
-    }
-    if (strcmp(type, "Whitespace") == 0) {
-        enum pawl_status st = pretok_add_regex(out, "\\w+|[^\\w\\s]+", 12, err);
-        if (st != PAWL_OK) return st;
-        out->steps[out->n - 1].behavior = PRETOK_REMOVED;
-        out->steps[out->n - 1].invert = true;
-        return PAWL_OK;
-    }
-    if (strcmp(type, "Punctuation") == 0) {
-        static const char punctuation[] = "[\\p{P}!-/:-@\\[-`{-~]";
-        enum pawl_status st = pretok_add_regex(out, punctuation, sizeof punctuation - 1, err);
-        return st != PAWL_OK ? st : read_behavior(v, &out->steps[out->n - 1].behavior, err);
-    }
-    if (strcmp(type, "CharDelimiterSplit") == 0) {
-        struct pretok_step *s = add(out, PRETOK_STRING);
-        s->string = xstrdup(json_string(json_get(v, "delimiter"), " "));
-        s->string_len = strlen(s->string);
-        s->behavior = PRETOK_REMOVED;
-        return s->string_len > 0 ? PAWL_OK : unknown(err, "empty", "delimiter");
-    }
-    return unknown(err, "type", type);
+    enum pawl_status st = read_cutter(out, v, type, err);
+    for (size_t i = before; i < out->n; i++) out->steps[i].on_bytes = behind;
+    return st;
 }
 
 /* ---- working ---- */
@@ -298,7 +312,7 @@ static void prefix_space(struct piece *p)
 }
 
 /* Spaces become the replacement, one is put in front, and each may begin a word. */
-static void metaspace(const struct pretok_step *s, struct piece *p, bool first)
+static void metaspace(const struct pretok_step *s, struct piece *p, size_t first)
 {
     for (size_t i = 0; i < p->n_spans; i++) {
         struct piece_span span = p->spans[i];
@@ -306,7 +320,7 @@ static void metaspace(const struct pretok_step *s, struct piece *p, bool first)
         size_t len = span.end - span.begin, begin = p->next_text.len;
         bool starts = text[0] == ' ' || (len >= s->string_len && memcmp(text, s->string, s->string_len) == 0);
 
-        if (!starts && (s->prepend == PRETOK_ALWAYS || (s->prepend == PRETOK_FIRST && first && piece_origin(p, span.begin) == 0)))
+        if (!starts && (s->prepend == PRETOK_ALWAYS || (s->prepend == PRETOK_FIRST && piece_origin(p, span.begin) < first)))
             piece_put(p, s->string, s->string_len, span.begin);
         for (size_t k = 0; k < len;) {
             bool space = text[k] == ' ', mark = len - k >= s->string_len && memcmp(text + k, s->string, s->string_len) == 0;
@@ -324,28 +338,63 @@ static void metaspace(const struct pretok_step *s, struct piece *p, bool first)
     piece_commit_text(p);
 }
 
-enum pawl_status pretok_apply(const struct pretok *t, struct piece *p, bool first, struct err *err)
+static enum pawl_status cut(const struct pretok_step *s, struct piece *p, struct err *err)
+{
+    struct regex_search search = {0};
+    enum pawl_status st = PAWL_OK;
+
+    if (s->kind == PRETOK_SCAN) {
+        scan(s, p);
+        return PAWL_OK;
+    }
+    if (s->kind == PRETOK_REGEX) regex_search_begin(&search, s->regex, p->text, p->len);
+    for (size_t i = 0; i < p->n_spans && st == PAWL_OK; i++) st = split_span(s, &search, p, p->spans[i], err);
+    if (s->kind == PRETOK_REGEX) regex_search_end(&search);
+    if (st == PAWL_OK) piece_commit_spans(p);
+    else p->n_next = 0;
+    return st;
+}
+
+/* Cuts the text as bytes are written behind ByteLevel, span by span, and takes the cuts back to the bytes. */
+static enum pawl_status cut_bytes(const struct pretok_step *s, struct piece *p, struct err *err)
+{
+    struct piece written = {0};
+    struct buf text = {0};
+    uint32_t *byte_of = NULL; /* by byte of the written text */
+    enum pawl_status st = PAWL_OK;
+
+    for (size_t i = 0; i < p->n_spans && st == PAWL_OK; i++) {
+        struct piece_span span = p->spans[i];
+        byte_of = xreallocarray(byte_of, 2 * (span.end - span.begin) + 1, sizeof *byte_of);
+        text.len = 0;
+        for (uint32_t k = span.begin; k < span.end; k++) {
+            char utf8[4];
+            int n = decode_char_of_byte((unsigned char)p->text[k], utf8);
+            for (int c = 0; c < n; c++) byte_of[text.len + (size_t)c] = k;
+            buf_add(&text, utf8, (size_t)n);
+        }
+        byte_of[text.len] = span.end;
+        piece_begin(&written, text.data, text.len);
+        st = cut(s, &written, err);
+        for (size_t k = 0; k < written.n_spans && st == PAWL_OK; k++) piece_cut(p, byte_of[written.spans[k].begin], byte_of[written.spans[k].end]);
+    }
+    if (st == PAWL_OK) piece_commit_spans(p);
+    else p->n_next = 0;
+    piece_free(&written);
+    buf_free(&text);
+    free(byte_of);
+    return st;
+}
+
+enum pawl_status pretok_apply(const struct pretok *t, struct piece *p, size_t first, struct err *err)
 {
     enum pawl_status st = PAWL_OK;
 
     for (size_t k = 0; k < t->n && st == PAWL_OK; k++) {
         const struct pretok_step *s = &t->steps[k];
-        switch (s->kind) {
-        case PRETOK_SCAN: scan(s, p); break;
-        case PRETOK_PREFIX_SPACE: prefix_space(p); break;
-        case PRETOK_METASPACE: metaspace(s, p, first); break;
-        case PRETOK_REGEX:
-        case PRETOK_STRING:
-        case PRETOK_CLASS: {
-            struct regex_search search = {0};
-            if (s->kind == PRETOK_REGEX) regex_search_begin(&search, s->regex, p->text, p->len);
-            for (size_t i = 0; i < p->n_spans && st == PAWL_OK; i++) st = split_span(s, &search, p, p->spans[i], err);
-            if (s->kind == PRETOK_REGEX) regex_search_end(&search);
-            if (st == PAWL_OK) piece_commit_spans(p);
-            else p->n_next = 0;
-            break;
-        }
-        }
+        if (s->kind == PRETOK_PREFIX_SPACE) prefix_space(p);
+        else if (s->kind == PRETOK_METASPACE) metaspace(s, p, first);
+        else st = s->on_bytes ? cut_bytes(s, p, err) : cut(s, p, err);
     }
     return st;
 }

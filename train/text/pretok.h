@@ -19,6 +19,7 @@ struct pretok_step {
     enum pretok_kind kind;
     enum pretok_behavior behavior;
     bool invert;              /* what does not match is the delimiter */
+    bool on_bytes;            /* stands behind ByteLevel: sees the characters that bytes are written as, and may cut inside of a character */
     struct scanner scanner;
     struct regex *regex;
     char *string;             /* the delimiter, or the replacement of Metaspace */
@@ -40,7 +41,7 @@ enum pawl_status pretok_add_regex(struct pretok *p, const char *pattern, size_t 
 void pretok_add_scanner(struct pretok *p, struct scanner s);
 void pretok_free(struct pretok *p);
 
-/* first: the piece is the beginning of the whole text. */
-enum pawl_status pretok_apply(const struct pretok *t, struct piece *p, bool first, struct err *err);
+/* first: how many places (piece_origin) at the beginning of the piece are the beginning of the whole text; 0: the piece lies further on. */
+enum pawl_status pretok_apply(const struct pretok *t, struct piece *p, size_t first, struct err *err);
 
 #endif

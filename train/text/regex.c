@@ -15,42 +15,138 @@ struct regex {
     bool jit;
 };
 
-/* PCRE2 counts U+180E as white space, Unicode since 6.3 does not: \s is spelled out. \S inside brackets has no such spelling and stays. */
+/* Patterns are Oniguruma's, whose classes are spelled out where PCRE2's differ: U+180E is no white space since Unicode 6.3. */
 #define SPACES "\\x{9}-\\x{d} \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+
+/* \w of Oniguruma: letters, marks, decimal and letter numbers, connectors, letters in circles, and six digits of Latin-1. */
+#define WORDS "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+
+struct translation {
+    const char *p;
+    size_t len, at;
+    struct err *err;
+};
+
+static enum pawl_status refuse(const struct translation *t, const char *what)
+{
+    return err_set(t->err, PAWL_EINVAL, "regular expression, byte %zu: %s is not supported", t->at, what);
+}
+
+/* \p{Han} and \p{^Han}: PCRE2 would take the script's extensions as well; Oniguruma takes the characters of the script alone. */
+static void add_property(struct translation *t, struct buf *out)
+{
+    static const char *const not_scripts[] = {"Any", "Alphabetic", "Alpha", "Lowercase", "Lower", "Uppercase", "Upper", "White_Space", "Emoji", "Ideographic"};
+    const char *name = t->p + t->at + 3, *close = memchr(name, '}', t->len - t->at - 3);
+    size_t n = close != NULL ? (size_t)(close - name) : 0, skip = n > 0 && *name == '^';
+    bool script = n - skip > 2 && memchr(name, '=', n) == NULL && memchr(name, ':', n) == NULL;
+
+    for (size_t i = 0; i < sizeof not_scripts / sizeof *not_scripts; i++) script &= strlen(not_scripts[i]) != n - skip || memcmp(not_scripts[i], name + skip, n - skip) != 0;
+    buf_add(out, t->p + t->at, 3);
+    t->at += 3;
+    if (!script) return;
+    if (skip) buf_addc(out, '^');
+    buf_adds(out, "sc:");
+    buf_add(out, name + skip, n - skip);
+    t->at += n;
+}
+
+/* One escape at t->at, outside of brackets or inside. */
+static enum pawl_status add_escape(struct translation *t, struct buf *out, bool inside)
+{
+    char next = t->at + 1 < t->len ? t->p[t->at + 1] : 0;
+
+    switch (next) {
+    case 's': buf_adds(out, inside ? SPACES : "[" SPACES "]"); break;
+    case 'S': buf_adds(out, "[^" SPACES "]"); break;
+    case 'w': buf_adds(out, inside ? WORDS : "[" WORDS "]"); break;
+    case 'W': buf_adds(out, "[^" WORDS "]"); break;
+    case 'h': buf_adds(out, inside ? "0-9a-fA-F" : "[0-9a-fA-F]"); break;
+    case 'H': return refuse(t, "\\H");
+    case 'u': /* four hexadecimal digits */
+        if (t->len - t->at < 6) return refuse(t, "\\u without four digits");
+        buf_adds(out, "\\x{");
+        buf_add(out, t->p + t->at + 2, 4);
+        buf_addc(out, '}');
+        t->at += 6;
+        return PAWL_OK;
+    case 'p':
+    case 'P':
+        if (t->at + 2 < t->len && t->p[t->at + 2] == '{') {
+            add_property(t, out);
+            return PAWL_OK;
+        }
+        buf_add(out, t->p + t->at, 2);
+        break;
+    default: buf_add(out, t->p + t->at, t->at + 1 < t->len ? 2 : 1); break;
+    }
+    t->at += 2;
+    return PAWL_OK;
+}
+
+/* Brackets, from t->at on. What is not \s or not \w stands beside the others there, which PCRE2 has no spelling for: [^\W\d] is "\w, but none of \d". */
+static enum pawl_status add_class(struct translation *t, struct buf *out)
+{
+    struct buf body = {0};
+    const char *other = NULL; /* the class of which all others are meant */
+    enum pawl_status st = PAWL_OK;
+
+    t->at++;
+    bool negated = t->at < t->len && t->p[t->at] == '^';
+    t->at += negated;
+    if (t->at < t->len && t->p[t->at] == ']') {
+        buf_adds(&body, "\\]");
+        t->at++;
+    }
+    for (; st == PAWL_OK && t->at < t->len && t->p[t->at] != ']';) {
+        char c = t->p[t->at], next = t->at + 1 < t->len ? t->p[t->at + 1] : 0;
+        if (c == '\\' && (next == 'S' || next == 'W')) {
+            if (other != NULL) st = refuse(t, "more than one of \\S and \\W in brackets");
+            other = next == 'S' ? SPACES : WORDS;
+            t->at += 2;
+        } else if (c == '\\') {
+            st = add_escape(t, &body, true);
+        } else if (c == '&' && next == '&') {
+            st = refuse(t, "an intersection (&&) in brackets");
+        } else if (c == '[' && next == ':' && memmem(t->p + t->at, t->len - t->at, ":]", 2) != NULL) {
+            static const struct { const char *name, *text; } posix[] = {{"[:space:]", SPACES}, {"[:word:]", WORDS}, {"[:digit:]", "\\p{Nd}"}, {"[:xdigit:]", "0-9a-fA-F"},
+                                                                     {"[:upper:]", "\\p{Lu}"}, {"[:lower:]", "\\p{Ll}"}, {"[:ascii:]", "\\x00-\\x7f"}, {"[:blank:]", "\\p{Zs}\\t"}};
+            size_t k = 0;
+            while (k < sizeof posix / sizeof *posix && !(strlen(posix[k].name) <= t->len - t->at && memcmp(t->p + t->at, posix[k].name, strlen(posix[k].name)) == 0)) k++;
+            if (k == sizeof posix / sizeof *posix) {
+                st = refuse(t, "this class of POSIX");
+            } else {
+                buf_adds(&body, posix[k].text);
+                t->at += strlen(posix[k].name);
+            }
+        } else {
+            if (c == '[') buf_addc(&body, '\\'); /* Oniguruma would nest here; a bracket is what real files mean */
+            buf_addc(&body, c);
+            t->at++;
+        }
+    }
+    if (st == PAWL_OK && t->at == t->len) st = refuse(t, "a bracket without its end");
+    t->at++;
+    const char *text = body.data ? body.data : "";
+    if (st == PAWL_OK && other == NULL) buf_addf(out, "[%s%s]", negated ? "^" : "", text);
+    else if (st == PAWL_OK && negated && body.len > 0) buf_addf(out, "(?:(?![%s])[%s])", text, other);
+    else if (st == PAWL_OK && negated) buf_addf(out, "[%s]", other);
+    else if (st == PAWL_OK && body.len > 0) buf_addf(out, "(?:[%s]|[^%s])", text, other);
+    else if (st == PAWL_OK) buf_addf(out, "[^%s]", other);
+    buf_free(&body);
+    return st;
+}
 
 static enum pawl_status translate(struct buf *out, const char *p, size_t len, struct err *err)
 {
-    bool in_class = false;
+    struct translation t = {p, len, 0, err};
+    enum pawl_status st = PAWL_OK;
 
-    for (size_t i = 0; i < len; i++) {
-        char c = p[i], next = i + 1 < len ? p[i + 1] : 0;
-        if (c == '\\' && (next == 's' || (next == 'S' && !in_class))) {
-            buf_adds(out, in_class ? SPACES : next == 's' ? "[" SPACES "]" : "[^" SPACES "]");
-            i++;
-        } else if (c == '\\' && i + 1 < len) {
-            buf_add(out, p + i++, 2);
-        } else if (in_class && c == '&' && next == '&') {
-            return err_set(err, PAWL_EINVAL, "regular expression, byte %zu: intersections (&&) in brackets are not supported", i);
-        } else {
-            const char *close = in_class && c == '[' && next == ':' ? memmem(p + i, len - i, ":]", 2) : NULL;
-            if (close != NULL) { /* [:name:] */
-                buf_add(out, p + i, (size_t)(close - p) + 2 - i);
-                i = (size_t)(close - p) + 1;
-                continue;
-            }
-            if (in_class && c == '[') buf_addc(out, '\\'); /* Oniguruma would nest here; a bracket is what real files mean */
-            if (c == '[' && !in_class) {
-                in_class = true;
-                buf_addc(out, c);
-                if (next == '^') buf_addc(out, p[++i]);
-                if (i + 1 < len && p[i + 1] == ']') buf_addc(out, p[++i]);
-                continue;
-            }
-            if (c == ']') in_class = false;
-            buf_addc(out, c);
-        }
+    while (st == PAWL_OK && t.at < len) {
+        if (p[t.at] == '\\') st = add_escape(&t, out, false);
+        else if (p[t.at] == '[') st = add_class(&t, out);
+        else buf_addc(out, p[t.at++]);
     }
-    return PAWL_OK;
+    return st;
 }
 
 enum pawl_status regex_compile(struct regex **out, const char *pattern, size_t len, struct err *err)

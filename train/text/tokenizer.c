@@ -239,7 +239,9 @@ static void model_word(struct encoder *e, const struct origin *o, struct piece_s
 static enum pawl_status encode_words(struct encoder *e, struct piece *p, const struct piece *outer, size_t outer_base, size_t base)
 {
     struct origin o = {p, outer, outer_base, base};
-    enum pawl_status st = pretok_apply(&e->t->pretok, p, p->n_spans > 0 && place(&o, 0) == 0, e->err);
+    size_t first = 0; /* bytes of the piece that come from the first character of the text */
+    while (first < p->len && place(&o, first) == 0) first++;
+    enum pawl_status st = pretok_apply(&e->t->pretok, p, outer != NULL ? first : first > 0, e->err);
 
     for (size_t i = 0; st == PAWL_OK && i < p->n_spans; i++) model_word(e, &o, p->spans[i]);
     return st;
@@ -259,7 +261,7 @@ static enum pawl_status encode_gap(struct encoder *e, const char *text, size_t b
     if (t->added.normalized.nodes == 0) return encode_words(e, p, NULL, 0, begin);
 
     size_t from = 0, at = 0;
-    while (st == PAWL_OK && from < p->len) {
+    while (st == PAWL_OK && (from < p->len || at < p->len)) {
         bool found = added_next(&t->added, &t->added.normalized, e->flags & TOKENIZER_PARSE_SPECIAL, p->text, p->len, from, &at, &m);
         size_t stop = found ? m.begin : p->len;
         if (stop > from) {
@@ -268,8 +270,7 @@ static enum pawl_status encode_gap(struct encoder *e, const char *text, size_t b
         }
         if (!found) break;
         tokens_add(e->out, m.token->id, begin + piece_origin(p, m.begin));
-        from = m.end > from ? m.end : from;
-        if (at < from) at = from;
+        from = m.end; /* the spaces behind a token may themselves be one, which comes next */
     }
     return st;
 }
@@ -284,13 +285,12 @@ enum pawl_status tokenizer_encode(const struct tokenizer *t, const char *text, s
     if (good < len) return err_set(err, PAWL_EINVAL, "the text is not UTF-8 at byte %zu (0x%02X)", good, (unsigned char)text[good]);
     if (len >= INT32_MAX) return err_set(err, PAWL_EINVAL, "a text of %zu bytes: the limit is 2 GiB", len);
     for (size_t i = 0; flags & TOKENIZER_ADD_SPECIAL && i < t->n_prefix; i++) tokens_add(out, t->prefix[i], 0);
-    while (st == PAWL_OK && from < len) {
+    while (st == PAWL_OK && (from < len || at < len)) {
         bool found = added_next(&t->added, &t->added.raw, flags & TOKENIZER_PARSE_SPECIAL, text, len, from, &at, &m);
         st = encode_gap(&e, text, from, found ? (m.begin > from ? m.begin : from) : len);
         if (!found) break;
         if (st == PAWL_OK) tokens_add(out, m.token->id, m.begin);
-        from = m.end > from ? m.end : from;
-        if (at < from) at = from;
+        from = m.end;
     }
     for (size_t i = 0; st == PAWL_OK && flags & TOKENIZER_ADD_SPECIAL && i < t->n_suffix; i++) tokens_add(out, t->suffix[i], len);
     piece_free(&e.gap);

@@ -77,10 +77,41 @@ static enum pawl_status read_bpe(struct tokenizer *t, const struct json_value *m
     if (unk != NULL && unk->type == JSON_STRING) m->unk = t->special[TOKENIZER_UNK] = vocab_find(&t->names, unk->text, unk->len);
     m->fuse_unk = json_bool(json_get(model, "fuse_unk"), false);
     m->whole_words = json_bool(json_get(model, "ignore_merges"), false);
-    m->byte_fallback = json_bool(json_get(model, "byte_fallback"), false) && !t->byte_level;
+    bool fallback = json_bool(json_get(model, "byte_fallback"), false);
+    m->byte_fallback = fallback && !t->byte_level;
     if (m->byte_fallback) tokenizer_byte_tokens(t, m->bytes);
     tokenizer_finish_bpe(t);
+    for (int i = 0; i < 256 && fallback && t->byte_level; i++)
+        if (m->bytes[i] < 0) return err_set(err, PAWL_EINVAL, "model: byte_fallback after ByteLevel is not supported where a byte has no token of its own: 0x%02X has none", (unsigned)i);
     return PAWL_OK;
+}
+
+/* A number as the library reads it: digits as an integer, scaled by a power of ten, each step rounded. It can be one unit beside the nearest double, and
+ * where two cuts of a word have the same sum, the last bit decides. */
+static double score_of(const struct json_value *v)
+{
+    static const double tens[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    const char *p;
+    uint64_t digits = 0;
+    int exponent = 0;
+    bool point = false;
+
+    if (v->type != JSON_FLOAT && v->type != JSON_INT) return 0;
+    p = v->text;
+    bool negative = *p == '-';
+    for (p += negative; (*p >= '0' && *p <= '9') || *p == '.'; p++) {
+        if (*p == '.') {
+            point = true;
+            continue;
+        }
+        if (digits > (UINT64_MAX - 9) / 10) return v->number;
+        digits = digits * 10 + (uint64_t)(*p - '0');
+        exponent -= point;
+    }
+    if (*p != 0) exponent += atoi(p + 1);
+    if (exponent > 22 || exponent < -22) return v->number;
+    double f = exponent < 0 ? (double)digits / tens[-exponent] : (double)digits * tens[exponent];
+    return negative ? -f : f;
 }
 
 static enum pawl_status read_unigram(struct tokenizer *t, const struct json_value *model, struct err *err)
@@ -98,7 +129,7 @@ static enum pawl_status read_unigram(struct tokenizer *t, const struct json_valu
         const struct json_value *token = json_at(&vocab->items[i], 0), *score = json_at(&vocab->items[i], 1);
         if (token == NULL || token->type != JSON_STRING || score == NULL) return err_set(err, PAWL_EFORMAT, "model.vocab: entry %zu is not [token, score]", i);
         vocab_add(&t->names, (int32_t)i, token->text, token->len);
-        u->scores[i] = json_number(score, 0);
+        u->scores[i] = score_of(score);
         if (i == 0 || u->scores[i] < lowest) lowest = u->scores[i];
         if (token->len > 0) trie_add(&u->trie, token->text, token->len, (int32_t)i);
     }
@@ -135,7 +166,7 @@ static enum pawl_status normalized_key(const struct tokenizer *t, const struct j
     return st;
 }
 
-static enum pawl_status read_added(struct tokenizer *t, const struct json_value *list, struct err *err)
+static enum pawl_status read_added(struct tokenizer *t, const struct json_value *list, bool normal_bytes, struct err *err)
 {
     for (size_t i = 0; json_at(list, i) != NULL; i++) {
         const struct json_value *v = json_at(list, i), *content = json_get(v, "content");
@@ -150,6 +181,8 @@ static enum pawl_status read_added(struct tokenizer *t, const struct json_value 
             .lstrip = json_bool(json_get(v, "lstrip"), false), .rstrip = json_bool(json_get(v, "rstrip"), false),
             .normalized = json_bool(json_get(v, "normalized"), true),
         };
+        if (normal_bytes && token.normalized && (token.single_word || token.lstrip || token.rstrip))
+            return err_set(err, PAWL_EINVAL, "added_tokens: \"%.100s\" looks at what stands beside it in text that the normalizer made bytes of: not supported", content->text);
         if (vocab_find(&t->names, content->text, content->len) != id) vocab_add(&t->names, id, content->text, content->len);
         if (token.special) tokenizer_mark_special(t, id);
         enum pawl_status st = token.normalized ? normalized_key(t, content, &key, err) : PAWL_OK;
@@ -246,9 +279,10 @@ enum pawl_status tokenizer_from_json(struct tokenizer **out, const struct json_v
         goto done;
     }
     if ((st = normalizer_from_json(&t->normalizer, json_get(root, "normalizer"), &t->byte_level, err)) != PAWL_OK) goto done;
+    bool normal_bytes = t->byte_level;
     if ((st = pretok_from_json(&t->pretok, json_get(root, "pre_tokenizer"), &t->byte_level, err)) != PAWL_OK) goto done;
     if ((st = read_model(t, model, err)) != PAWL_OK) goto done;
-    if ((st = read_added(t, json_get(root, "added_tokens"), err)) != PAWL_OK) goto done;
+    if ((st = read_added(t, json_get(root, "added_tokens"), normal_bytes, err)) != PAWL_OK) goto done;
     if ((st = read_post(t, json_get(root, "post_processor"), err)) != PAWL_OK) goto done;
     if ((st = decoder_from_json(&t->decoder, json_get(root, "decoder"), err)) != PAWL_OK) goto done;
     t->hash = hash_value(0, root);

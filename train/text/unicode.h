@@ -18,10 +18,13 @@ enum unicode_class {
     UC_NEWLINE = 64, /* \r or \n */
     UC_UPPER = 128, UC_LOWER = 256,
     UC_WORD = 512, /* \w: letters, marks, numbers, connectors */
+    UC_DELIMITER = 1024, /* what the pre-tokenizer Punctuation cuts: ASCII's punctuation and symbols, and \p{P} of Unicode 8 */
 };
 
 extern const uint16_t unicode_ascii[128];
 unsigned unicode_class_of(uint32_t cp); /* any code point */
+/* A mark or punctuation that came after Unicode 8, whose tables the tokenizers library has for StripAccents and Punctuation. */
+bool unicode_is_recent(uint32_t cp);
 
 /* The class of the character at s[at], which is valid UTF-8 with at < len, and its length in bytes. */
 static inline unsigned unicode_class_at(const char *s, size_t len, size_t at, int *n)

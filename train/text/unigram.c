@@ -34,6 +34,9 @@ static void add_unknown(const struct unigram *u, const char *word, size_t begin,
 {
     bool all = u->byte_fallback;
 
+    /* "<unk>" written out is that token, not an unknown text to be spelled in bytes */
+    size_t known = 0;
+    if (all && trie_longest(&u->trie, word + begin, end - begin, &known) == u->unk && known == end - begin) all = false;
     for (size_t i = begin; i < end && all; i++) all = u->bytes[(unsigned char)word[i]] >= 0;
     if (!all) {
         if (u->unk < 0) return;
