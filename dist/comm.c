@@ -5,6 +5,7 @@
 #include "kernels/base/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* --- one rank: nobody to talk to */
@@ -20,13 +21,23 @@ static const struct comm_ops single_ops = {"single", single_exchange, single_clo
 
 /* --- any number */
 
+typedef enum pawl_status open_transport(struct comm *c, const struct ranks *r, const char *version, double timeout, struct err *err);
+
+static open_transport *transport_of(const struct ranks *r)
+{
+#ifdef PAWL_MPI
+    if (!strcmp(r->launcher, "mpirun")) return mpi_open;
+#endif
+    return tcp_open;
+}
+
 enum pawl_status comm_open(struct comm **out, const struct ranks *r, const char *version, double timeout, struct err *err)
 {
     struct comm *c = xcalloc(1, sizeof *c);
     enum pawl_status st = PAWL_OK;
 
     *c = (struct comm){.ops = &single_ops, .rank = r->rank, .size = r->size, .pieces = xcalloc((size_t)r->size * 2, sizeof *c->pieces)};
-    if (r->size > 1) st = tcp_open(c, r, version, timeout, err);
+    if (r->size > 1) st = transport_of(r)(c, r, version, timeout, err);
     if (st == PAWL_OK) {
         *out = c;
     } else {

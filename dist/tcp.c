@@ -167,12 +167,13 @@ enum pawl_status tcp_open(struct comm *c, const struct ranks *r, const char *ver
     struct control_peer *peers = xcalloc((size_t)c->size, sizeof *peers);
     uint64_t cookie;
     int listener = -1, port = 0;
-    enum pawl_status st;
+    enum pawl_status st = PAWL_OK;
 
     *t = (struct tcp){.fd = xcalloc((size_t)c->size, sizeof *t->fd), .poll = xcalloc((size_t)c->size, sizeof *t->poll), .out = xcalloc((size_t)c->size, sizeof *t->out),
                       .in = xcalloc((size_t)c->size, sizeof *t->in)};
     for (int k = 0; k < c->size; k++) t->fd[k] = -1;
-    if ((st = socket_listen(&listener, &port, "data", err)) != PAWL_OK) goto done;
+    if (!r->host[0]) st = err_set(err, PAWL_EINVAL, "MASTER_ADDR is not set, and this program was built without MPI: export the name or address of the machine of rank 0 (mpirun -x MASTER_ADDR)");
+    if (st != PAWL_OK || (st = socket_listen(&listener, &port, "data", err)) != PAWL_OK) goto done;
     if ((st = control_open(&c->control, r, version, port, timeout, peers, &cookie, err)) != PAWL_OK) goto done;
     st = connect_all(t, c, peers, cookie, listener, clock_seconds() + timeout, err);
 done:

@@ -9,4 +9,7 @@
 /* A connection between any two ranks: needs nothing but a network, so it is what --ranks, torchrun and Slurm use. */
 enum pawl_status tcp_open(struct comm *c, const struct ranks *r, const char *version, double timeout, struct err *err);
 
+/* What mpirun's ranks have between them; only where the program was built with MPI (PAWL_MPI). */
+enum pawl_status mpi_open(struct comm *c, const struct ranks *r, const char *version, double timeout, struct err *err);
+
 #endif

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what pawl is built and tested with, by package name, on Debian or Ubuntu. Nothing else is needed at run time than these libraries.
 #
-#   scripts/install.sh [PACKAGE...]        further packages, e.g. for the quickstart
+#   scripts/install.sh [PACKAGE...]        further packages, e.g. for the quickstart; openmpi-bin libopenmpi-dev for ranks that mpirun starts
 set -eu
 packages="build-essential cmake pkg-config zlib1g-dev libyaml-dev libpcre2-dev libutf8proc-dev libcurl4-openssl-dev libcmocka-dev $*"
 missing=

@@ -33,7 +33,7 @@ struct outcome {
 static struct outcome run_ranks(int n, int missing, int stopped, double timeout, rank_program *program)
 {
     struct outcome out = {0};
-    struct ranks r = {.size = n, .local_size = n, .host = "127.0.0.1", .listener = -1};
+    struct ranks r = {.size = n, .local_size = n, .host = "127.0.0.1", .listener = -1, .launcher = "test"};
     pid_t child[16] = {0};
     double begin;
     struct err err;
@@ -281,7 +281,7 @@ static void a_rank_that_does_not_come_is_named(void **state)
 
 static void bad_meetings_are_refused(void **state)
 {
-    struct ranks r = {.size = 2, .local_size = 2, .host = "no-such-host.invalid", .rank = 1, .port = 1, .listener = -1};
+    struct ranks r = {.size = 2, .local_size = 2, .host = "no-such-host.invalid", .rank = 1, .port = 1, .listener = -1, .launcher = "test"};
     struct comm *c;
     struct err err;
     int fd = -1, port = 0;
@@ -289,7 +289,7 @@ static void bad_meetings_are_refused(void **state)
     assert_int_equal(comm_open(&c, &r, "test", 1, &err), PAWL_EINVAL);
     assert_non_null(strstr(err.text, "no-such-host.invalid"));
     assert_int_equal(socket_listen(&fd, &port, "test", &err), PAWL_OK);
-    r = (struct ranks){.size = 2, .local_size = 2, .host = "127.0.0.1", .port = port, .listener = -1};
+    r = (struct ranks){.size = 2, .local_size = 2, .host = "127.0.0.1", .port = port, .listener = -1, .launcher = "test"};
     assert_int_equal(comm_open(&c, &r, "test", 1, &err), PAWL_EIO);
     assert_non_null(strstr(err.text, "in use"));
     close(fd);
