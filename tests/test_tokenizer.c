@@ -276,7 +276,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
     refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"////fwAA\"}," MODEL "}", "cut off or damaged");
     refused("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}", "type UnicodeScripts is not supported");
     refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}," MODEL "}", "regular expression \"(\"");
-    refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL "}", "intersections");
+    refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL "}", "an intersection (&&) in brackets");
     refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Sideways\"}," MODEL "}", "behavior Sideways");
     refused("{\"decoder\":{\"type\":\"WordPiece\"}," MODEL "}", "decoder: type WordPiece is not supported");
     refused("{\"post_processor\":{\"type\":\"Odd\"}," MODEL "}", "post_processor: type Odd is not supported");

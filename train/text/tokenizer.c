@@ -34,6 +34,7 @@ void tokenizer_close(struct tokenizer *t)
     unigram_free(&t->unigram);
     decoder_free(&t->decoder);
     vocab_free(&t->names);
+    vocab_free(&t->added_names);
     vocab_free(&t->bytes);
     vocab_free(&t->shown);
     free(t->mark_before);
@@ -425,7 +426,9 @@ size_t tokenizer_size(const struct tokenizer *t)
 
 int32_t tokenizer_id(const struct tokenizer *t, const char *name, size_t len)
 {
-    return vocab_find(&t->names, name, len);
+    int32_t id = vocab_find(&t->added_names, name, len);
+
+    return id >= 0 ? id : vocab_find(&t->names, name, len);
 }
 
 const char *tokenizer_name(const struct tokenizer *t, int32_t id, size_t *len)
@@ -479,7 +482,7 @@ static void role_from_config(struct tokenizer *t, const struct json_value *confi
 
     if (v != NULL && v->type == JSON_OBJECT) v = json_get(v, "content");
     if (v == NULL || v->type != JSON_STRING) return;
-    int32_t id = vocab_find(&t->names, v->text, v->len);
+    int32_t id = tokenizer_id(t, v->text, v->len);
     if (id >= 0) t->special[role] = id;
 }
 

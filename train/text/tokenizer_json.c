@@ -183,7 +183,10 @@ static enum pawl_status read_added(struct tokenizer *t, const struct json_value 
         };
         if (normal_bytes && token.normalized && (token.single_word || token.lstrip || token.rstrip))
             return err_set(err, PAWL_EINVAL, "added_tokens: \"%.100s\" looks at what stands beside it in text that the normalizer made bytes of: not supported", content->text);
-        if (vocab_find(&t->names, content->text, content->len) != id) vocab_add(&t->names, id, content->text, content->len);
+        if (vocab_find(&t->names, content->text, content->len) != id) { /* text that is written like it stays text for the model */
+            vocab_name(&t->names, id, content->text, content->len);
+            vocab_add(&t->added_names, id, content->text, content->len);
+        }
         if (token.special) tokenizer_mark_special(t, id);
         enum pawl_status st = token.normalized ? normalized_key(t, content, &key, err) : PAWL_OK;
         if (st == PAWL_OK) added_add(&t->added, &token, key.data, key.len);

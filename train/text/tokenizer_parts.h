@@ -25,7 +25,8 @@ struct tokenizer {
     struct unigram unigram;
     struct decoder decoder;
 
-    struct vocab names; /* as the files write tokens */
+    struct vocab names; /* as the files write tokens; only the model's are found by their text */
+    struct vocab added_names; /* of added tokens that are not the model's */
     struct vocab bytes; /* byte-level models: the bytes that tokens stand for */
     struct vocab shown; /* of added tokens that are found in normalized text: what they decode to */
     bool byte_level;

@@ -25,7 +25,7 @@ static void grow_slots(struct vocab *v)
     free(old);
 }
 
-void vocab_add(struct vocab *v, int32_t id, const char *s, size_t len)
+void vocab_name(struct vocab *v, int32_t id, const char *s, size_t len)
 {
     if ((size_t)id >= v->cap) {
         size_t cap = v->cap ? v->cap : 1024;
@@ -37,9 +37,15 @@ void vocab_add(struct vocab *v, int32_t id, const char *s, size_t len)
         v->cap = cap;
     }
     if ((size_t)id >= v->n) v->n = (size_t)id + 1;
-    int32_t before = vocab_find(v, s, len);
     v->text[id] = pool_strndup(&v->pool, s, len);
     v->len[id] = (uint32_t)len;
+}
+
+void vocab_add(struct vocab *v, int32_t id, const char *s, size_t len)
+{
+    int32_t before = vocab_find(v, s, len);
+
+    vocab_name(v, id, s, len);
     if (before >= 0) return;
     if ((v->used + 1) * 2 > (v->slots ? v->mask + 1 : 0)) grow_slots(v);
     place(v, (struct vocab_slot){.hash = vocab_hash(s, len), .id = id});

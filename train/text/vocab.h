@@ -27,6 +27,8 @@ struct vocab {
 
 /* Copies the string. A string that is there already keeps its first id; an id that is there already takes the new string. 0 <= id <= VOCAB_MAX_ID. */
 void vocab_add(struct vocab *v, int32_t id, const char *s, size_t len);
+/* The same, but vocab_find will not find it. */
+void vocab_name(struct vocab *v, int32_t id, const char *s, size_t len);
 void vocab_free(struct vocab *v);
 
 static inline uint32_t vocab_hash(const char *s, size_t len)
