@@ -9,6 +9,7 @@ int cmd_generate(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_data_tokenize(int argc, char **argv);
 int cmd_data_render(int argc, char **argv);
+int cmd_scaling(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 #endif

@@ -10,6 +10,7 @@ static const struct cli_command commands[] = {
     {"eval", cmd_eval, "loss, perplexity and exact match on held-out data"},
     {"generate", cmd_generate, "answer prompts, one or a file of them"},
     {"data", cmd_data, "what a run would train on, and what looks wrong in it"},
+    {"scaling", cmd_scaling, "the same steps on several numbers of ranks: speed-up, communication, memory"},
     {"doctor", cmd_doctor, "what this machine has: devices, instruction sets, libraries, disk, memory"},
     {0},
 };

@@ -3,6 +3,8 @@
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
 #include "optim/clip.h"
+#include "train/run/clock.h"
+#include "train/run/record.h"
 #include "train/run/state.h"
 #include "train/run/stop.h"
 #include "train/run/trainer.h"
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* --- opening and closing */
 
@@ -279,6 +282,63 @@ enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *
     *hash = 0;
     for (int k = 0; k < s->size; k++) *hash += hashes[k];
     free(hashes);
+    return st;
+}
+
+/* --- what it costs */
+
+static double seconds(void)
+{
+    struct timespec now = time_now();
+
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void share_count(struct trainer *t)
+{
+    struct share *s = &t->share;
+
+    if (s->first.at > 0) {
+        s->first.steps++;
+        return;
+    }
+    s->first.sent = s->comm->sent;
+    s->first.talking = s->comm->seconds;
+    s->first.at = seconds();
+}
+
+struct cost {
+    double share;        /* of the time between steps that was spent in exchanges */
+    double sent;         /* bytes a step */
+    uint64_t peak;       /* bytes of memory */
+};
+
+enum pawl_status share_tell(struct trainer *t, struct err *err)
+{
+    struct share *s = &t->share;
+    struct cost *all = xcalloc((size_t)s->size, sizeof *all), *mine = &all[s->rank], most = {0};
+    struct rusage usage;
+    struct buf b = {0};
+    double mean = 0;
+    enum pawl_status st;
+
+    getrusage(RUSAGE_SELF, &usage);
+    mine->peak = (uint64_t)usage.ru_maxrss * 1024;
+    if (s->first.steps) {
+        mine->share = (s->comm->seconds - s->first.talking) / (seconds() - s->first.at);
+        mine->sent = (double)(s->comm->sent - s->first.sent) / (double)s->first.steps;
+    }
+    st = gather_items(t, all, sizeof *all, err);
+    for (int k = 0; k < s->size; k++) {
+        mean += all[k].share / s->size;
+        if (all[k].sent > most.sent) most.sent = all[k].sent;
+        if (all[k].peak > most.peak) most.peak = all[k].peak;
+    }
+    buf_addf(&b, ",\"ranks\":%d,\"transport\":\"%s\",\"communication_share\":%.4f,\"sent_bytes_a_step\":%.0f,\"ring_bytes_a_step\":%.0f,\"peak_bytes_per_rank\":%llu", s->size,
+             s->comm->ops->name, mean, most.sent, 8.0 * (double)t->lora.n * (s->size - 1) / s->size, (unsigned long long)most.peak);
+    if (st == PAWL_OK) record_event(t, "ranks", b.data);
+    buf_free(&b);
+    free(all);
     return st;
 }
 

@@ -32,6 +32,11 @@ struct share {
     struct gradtree_node *nodes;
     struct comm_piece *send, *recv;
     char reason[64];        /* why another rank asked all to stop */
+    struct {
+        int64_t steps;      /* since then */
+        uint64_t sent;      /* bytes, at the end of this process's first step, which does not count */
+        double talking, at; /* seconds in exchanges; of the clock */
+    } first;
 };
 
 /* Meets the other ranks: t->opt.ranks. The first thing of a run. */
@@ -62,6 +67,10 @@ struct range share_rows(const struct trainer *t, int64_t rows); /* that this ran
 enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *due, struct err *err);
 /* The norm's blocks, losses by row, and the sum of hash over ranks. */
 enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *hash, struct err *err);
+
+/* After each step; and at the end of a run that is done: what the ranks sent, how long they talked and the memory of the largest, as an event. */
+void share_count(struct trainer *t);
+enum pawl_status share_tell(struct trainer *t, struct err *err);
 
 /* --- between steps */
 struct note {

@@ -564,8 +564,9 @@ static enum pawl_status train_loop(struct trainer *t, struct err *err)
         if (note.hurry && t->share.rank == 0) remoting_hurry(t);
         /* Where it stands within a step, what follows a step has been done. */
         if (!why && !t->at.row) st = between_steps(t, eval_every, save_every, note.save, &end, err);
-        if (st == PAWL_OK && end) return PAWL_OK;
+        if (st == PAWL_OK && end) return share_tell(t, err);
         if (st == PAWL_OK && !why && (t->share.rank || (st = remoting_step(t, err)) == PAWL_OK)) st = train_step(t, err);
+        if (st == PAWL_OK && !why) share_count(t);
         if (comm_check(t->share.comm, NULL) != PAWL_OK) return stop_broken(t, err);
         if (st != PAWL_ELOCKED && (why || st == PAWL_ESTOPPED)) return stop_now(t, why ? why : stop_reason(), err);
         if (st != PAWL_OK) return st;
