@@ -298,13 +298,9 @@ void share_count(struct trainer *t)
 {
     struct share *s = &t->share;
 
-    if (s->first.at > 0) {
-        s->first.steps++;
-        return;
-    }
-    s->first.sent = s->comm->sent;
-    s->first.talking = s->comm->seconds;
-    s->first.at = seconds();
+    s->last = (struct share_mark){s->comm->sent, s->comm->seconds, seconds()};
+    if (s->first.at > 0) s->steps++;
+    else s->first = s->last;
 }
 
 struct cost {
@@ -324,9 +320,9 @@ enum pawl_status share_tell(struct trainer *t, struct err *err)
 
     getrusage(RUSAGE_SELF, &usage);
     mine->peak = (uint64_t)usage.ru_maxrss * 1024;
-    if (s->first.steps) {
-        mine->share = (s->comm->seconds - s->first.talking) / (seconds() - s->first.at);
-        mine->sent = (double)(s->comm->sent - s->first.sent) / (double)s->first.steps;
+    if (s->steps) {
+        mine->share = (s->last.talking - s->first.talking) / (s->last.at - s->first.at);
+        mine->sent = (double)(s->last.sent - s->first.sent) / (double)s->steps;
     }
     st = gather_items(t, all, sizeof *all, err);
     for (int k = 0; k < s->size; k++) {

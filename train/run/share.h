@@ -32,11 +32,11 @@ struct share {
     struct gradtree_node *nodes;
     struct comm_piece *send, *recv;
     char reason[64];        /* why another rank asked all to stop */
-    struct {
-        int64_t steps;      /* since then */
-        uint64_t sent;      /* bytes, at the end of this process's first step, which does not count */
+    struct share_mark {
+        uint64_t sent;      /* bytes */
         double talking, at; /* seconds in exchanges; of the clock */
-    } first;
+    } first, last;          /* behind this process's first step, which does not count, and behind the last one */
+    int64_t steps;          /* in between */
 };
 
 /* Meets the other ranks: t->opt.ranks. The first thing of a run. */
