@@ -128,6 +128,19 @@ enum pawl_status fd_open(int *fd, const struct fsys *sys, const char *path, int 
     return *fd < 0 ? err_sys(err, "%s: cannot be opened for writing", path) : PAWL_OK;
 }
 
+enum pawl_status fd_pread(const struct fsys *sys, int fd, void *data, size_t len, off_t offset, const char *path, struct err *err)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        ssize_t n = RETRY(sys->pread(fd, (char *)data + done, len - done, offset + (off_t)done));
+        if (n < 0) return err_sys(err, "%s: cannot be read", path);
+        if (n == 0) return err_set(err, PAWL_EFORMAT, "%s: ends after %lld bytes, %zu more were expected", path, (long long)offset + (long long)done, len - done);
+        done += (size_t)n;
+    }
+    return PAWL_OK;
+}
+
 /* offset < 0 writes where the file stands. */
 static enum pawl_status write_fully(const struct fsys *sys, int fd, const uint8_t *data, size_t len, off_t offset, const char *path, struct err *err)
 {
@@ -156,6 +169,11 @@ enum pawl_status fd_sync(const struct fsys *sys, int fd, bool data_only, const c
 {
     int r = data_only ? RETRY(sys->fdatasync(fd)) : RETRY(sys->fsync(fd));
     return r != 0 ? err_sys(err, "%s: cannot be made durable", path) : PAWL_OK;
+}
+
+enum pawl_status fd_cut(const struct fsys *sys, int fd, off_t size, const char *path, struct err *err)
+{
+    return RETRY(sys->ftruncate(fd, size)) != 0 ? err_sys(err, "%s: cannot be cut to %lld bytes", path, (long long)size) : PAWL_OK;
 }
 
 enum pawl_status fd_reserve(const struct fsys *sys, int fd, size_t bytes, const char *path, struct err *err)

@@ -76,11 +76,15 @@ void file_write(struct file *f, const void *data, size_t len);
 enum pawl_status file_close(struct file *f, struct file_sum *sum, struct err *err);
 void file_abandon(struct file *f); /* closes and removes; a zeroed or closed file is allowed */
 
-/* --- writing at a place in an open file. EINTR and short writes are dealt with. */
+/* --- reading and writing at a place in an open file. EINTR and short counts are dealt with. */
+
+/* Exactly len bytes: PAWL_EFORMAT where the file ends before. */
+enum pawl_status fd_pread(const struct fsys *sys, int fd, void *data, size_t len, off_t offset, const char *path, struct err *err);
 enum pawl_status fd_write(const struct fsys *sys, int fd, const void *data, size_t len, const char *path, struct err *err);
 enum pawl_status fd_pwrite(const struct fsys *sys, int fd, const void *data, size_t len, off_t offset, const char *path, struct err *err);
 /* data_only: fdatasync. A failure must not be answered by another sync of the same file. */
 enum pawl_status fd_sync(const struct fsys *sys, int fd, bool data_only, const char *path, struct err *err);
+enum pawl_status fd_cut(const struct fsys *sys, int fd, off_t size, const char *path, struct err *err);
 /* Reserves the room of the first bytes of the file; a file system that can't do so is no failure. */
 enum pawl_status fd_reserve(const struct fsys *sys, int fd, size_t bytes, const char *path, struct err *err);
 enum pawl_status fd_open(int *fd, const struct fsys *sys, const char *path, int flags, struct err *err); /* O_CLOEXEC, mode 0666 */

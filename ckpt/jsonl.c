@@ -21,7 +21,8 @@ static enum pawl_status find_end(struct jsonl *j, int64_t size, struct err *err)
 
     for (int64_t end = size; end > 0;) {
         int64_t start = end > (int64_t)sizeof chunk ? end - (int64_t)sizeof chunk : 0;
-        if (j->sys->pread(j->fd, chunk, (size_t)(end - start), start) != end - start) return err_sys(err, "%s: cannot be read", j->path);
+        enum pawl_status st = fd_pread(j->sys, j->fd, chunk, (size_t)(end - start), start, j->path, err);
+        if (st != PAWL_OK) return st;
         const char *newline = memrchr(chunk, '\n', (size_t)(end - start));
         if (newline) {
             j->offset = start + (newline - chunk) + 1;
@@ -39,7 +40,8 @@ static enum pawl_status check_end(struct jsonl *j, int64_t size, struct err *err
 
     if (j->offset > size)
         return err_set(err, PAWL_EFORMAT, "%s: %lld bytes, the checkpoint was saved at %lld: lines are missing", j->path, (long long)size, (long long)j->offset);
-    if (j->offset && j->sys->pread(j->fd, &last, 1, j->offset - 1) != 1) return err_sys(err, "%s: cannot be read", j->path);
+    enum pawl_status st = j->offset ? fd_pread(j->sys, j->fd, &last, 1, j->offset - 1, j->path, err) : PAWL_OK;
+    if (st != PAWL_OK) return st;
     if (last != '\n')
         return err_set(err, PAWL_EFORMAT, "%s: no line ends at byte %lld, where the checkpoint was saved: the file was changed", j->path, (long long)j->offset);
     return PAWL_OK;
@@ -60,10 +62,7 @@ enum pawl_status jsonl_open(struct jsonl **out, const struct fsys *sys, const ch
     }
     st = offset == JSONL_END ? find_end(j, info.st_size, err) : check_end(j, info.st_size, err);
     if (st != PAWL_OK) goto done;
-    if (info.st_size > j->offset && sys->ftruncate(j->fd, j->offset) != 0) {
-        st = err_sys(err, "%s: cannot be cut to %lld bytes", path, (long long)j->offset);
-        goto done;
-    }
+    if (info.st_size > j->offset && (st = fd_cut(sys, j->fd, j->offset, path, err)) != PAWL_OK) goto done;
     if ((st = fd_sync(sys, j->fd, false, path, err)) != PAWL_OK) goto done;
     if (is_new) {
         char *parent = file_dirname(path);
@@ -83,16 +82,11 @@ done:
 static enum pawl_status write_anew(struct jsonl *j, const struct buf *text, struct err *err)
 {
     struct buf all = {0};
-    enum pawl_status st = PAWL_OK;
+    enum pawl_status st;
     int fd = -1;
 
     char *lines = xmalloc((size_t)j->offset);
-    for (int64_t at = 0; at < j->offset && st == PAWL_OK;) {
-        ssize_t n = j->sys->pread(j->fd, lines + at, (size_t)(j->offset - at), at);
-        if (n <= 0) st = err_sys(err, "%s: cannot be read", j->path);
-        else at += n;
-    }
-    if (st != PAWL_OK) goto done;
+    if ((st = fd_pread(j->sys, j->fd, lines, (size_t)j->offset, 0, j->path, err)) != PAWL_OK) goto done;
     buf_add(&all, lines, (size_t)j->offset);
     buf_add(&all, text->data, text->len);
     if ((st = file_replace(j->sys, j->path, all.data, all.len, err)) != PAWL_OK) goto done;

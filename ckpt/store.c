@@ -486,7 +486,9 @@ enum pawl_status save_commit(struct save *sv, const char *state, char **name, st
     if ((st = write_manifest(sv, state, err)) != PAWL_OK) goto done;
     if ((st = make_way(s, path, err)) != PAWL_OK) goto done;
     if ((st = publish(sv, path, err)) != PAWL_OK) goto done;
-    if (store_link(s, STORE_NEWEST, target, &failed) != PAWL_OK) log_warn("the link to the newest checkpoint stays where it was: %s", failed.text);
+    /* Tried twice: of a run's last checkpoint nothing later makes up for it but the next start. */
+    if (store_link(s, STORE_NEWEST, target, &failed) != PAWL_OK && store_link(s, STORE_NEWEST, target, &failed) != PAWL_OK)
+        log_warn("the link to the newest checkpoint stays where it was: %s", failed.text);
     if (name) {
         *name = target;
         target = NULL;

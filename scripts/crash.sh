@@ -1,5 +1,6 @@
 #!/bin/bash
-# Everything that can happen to a machine, done to tiny runs: scripts/crash.sh [PAWL] [CLASS...]. One summary line a class; exit 1 if one fails. Takes hours: PAWL_KILLS=100 for less.
+# Everything that can happen to a machine, done to tiny runs: scripts/crash.sh [PAWL] [CLASS...]. One summary line a class; exit 1 if one fails. Takes an hour or two:
+# PAWL_KILLS=100 for less.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pawl=${1:-$root/build/pawl}
@@ -12,11 +13,17 @@ for class in ${*:-kill notice midstep clock damage faults slow full shutdown}; d
     rc=$?
     [ $rc = 0 ] || [ $rc = 77 ] || status=1
 done
+# The same on the parts, system call by system call and state by state.
 tests=$(dirname "$pawl")/tests
-for t in test_store test_journal; do
-    [ -x "$tests/$t" ] || continue
-    if (cd "$(mktemp -d)" && "$tests/$t" >log 2>&1 && grep -h 'faults\|crash states' log | sed "s/^/$t: /"); then continue; fi
-    echo "$t: FAILED"
-    status=1
+for t in test_store test_journal test_jsonl test_powercut; do
+    [ -x "$tests/$t" ] || { echo "$t: skipped, not built beside $pawl"; continue; }
+    work=$(mktemp -d)
+    if (cd "$work" && PAWL_LONG=1 "$tests/$t" >log 2>&1); then
+        echo "$t: $(grep -h 'faults in\|crash states' "$work/log" | paste -sd ';' | sed 's/;/; /g')"
+    else
+        echo "$t: FAILED"
+        status=1
+    fi
+    rm -rf "$work"
 done
 exit $status

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +272,7 @@ static void any_system_call_of_a_commit_may_fail(void **state)
     static const struct {
         enum fault kind;
         int error;
-    } kinds[] = {{FAULT_ONCE, EIO}, {FAULT_ONCE, ENOSPC}, {FAULT_ONCE, EINTR}, {FAULT_SHORT, 0}, {FAULT_FOR_EVER, EIO}, {FAULT_FOR_EVER, ENOSPC}, {FAULT_FOR_EVER, EROFS}};
+    } kinds[] = {{FAULT_ONCE, EIO}, {FAULT_ONCE, ENOSPC}, {FAULT_ONCE, EINTR}, {FAULT_SHORT, 0}, {FAULT_FOR_EVER, EIO}, {FAULT_FOR_EVER, ENOSPC}, {FAULT_FOR_EVER, EROFS}, {FAULT_FOR_EVER, EINTR}};
     int total = 0;
 
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
@@ -299,7 +300,7 @@ static void any_system_call_of_a_commit_may_fail(void **state)
                 total++;
                 if (over) break;
             }
-    print_message("%d faults\n", total);
+    print_message("%d faults in a journal commit\n", total);
 }
 
 /* --- what a power cut may leave: of the writes that were not synced, each is there, is not, or is torn */
@@ -373,7 +374,72 @@ static void no_power_cut_takes_back_what_was_acknowledged(void **state)
                 states++;
             }
     }
-    print_message("%d crash states\n", states);
+    print_message("%d crash states of the journal\n", states);
+}
+
+/* --- a disk that takes its time: a sync waits until it is told that it is over */
+
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static int gate_open, gate_waiting; /* syncs that may pass, and that wait */
+
+static int slow_sync(int fd)
+{
+    pthread_mutex_lock(&gate_lock);
+    gate_waiting++;
+    pthread_cond_broadcast(&gate_moved);
+    while (!gate_open) pthread_cond_wait(&gate_moved, &gate_lock);
+    gate_open--;
+    gate_waiting--;
+    pthread_mutex_unlock(&gate_lock);
+    return 0;
+}
+
+static void let_pass(int syncs)
+{
+    pthread_mutex_lock(&gate_lock);
+    gate_open = syncs;
+    pthread_cond_broadcast(&gate_moved);
+    pthread_mutex_unlock(&gate_lock);
+}
+
+static void await_sync(void)
+{
+    pthread_mutex_lock(&gate_lock);
+    while (!gate_waiting) pthread_cond_wait(&gate_moved, &gate_lock);
+    pthread_mutex_unlock(&gate_lock);
+}
+
+static void a_slow_disk_keeps_nobody_waiting(void **state)
+{
+    struct run r;
+    struct journal_part part = {staging, sizeof staging};
+    char line[64];
+
+    start(&r, NULL);
+    assert_true(commit(&r, 1));
+    sys.fsync = sys.fdatasync = slow_sync;
+    assert_non_null(journal_begin(r.journal));
+    for (int step = 2; step <= 20; step++) { /* the disk is at step 2 all the time; nothing of this returns late */
+        snprintf(line, sizeof line, "{\"step\":%d}", step);
+        journal_line(r.journal, line, strlen(line));
+        if (step == 2) {
+            memset(staging, 0, sizeof staging);
+            journal_commit(r.journal, (struct journal_at){1, step, 0}, &part, 1, "{}");
+            await_sync();
+        }
+        assert_null(journal_begin(r.journal));
+        assert_false(journal_wait(r.journal, 0));
+        assert_int_equal(journal_status(r.journal).durable.step, 1); /* not acknowledged before it is */
+    }
+    let_pass(1000);
+    assert_true(journal_wait(r.journal, 60));
+    assert_int_equal(journal_status(r.journal).durable.step, 2);
+    assert_true(commit(&r, 21)); /* with the lines that waited */
+    end(&r);
+    let_pass(0);
+    assert_int_equal(newest(), 21);
+    assert_int_equal(lines(), 21);
 }
 
 int main(void)
@@ -384,6 +450,7 @@ int main(void)
         cmocka_unit_test_setup(a_commit_that_is_held_stays_while_others_come, fresh),
         cmocka_unit_test_setup(any_system_call_of_a_commit_may_fail, fresh),
         cmocka_unit_test_setup(no_power_cut_takes_back_what_was_acknowledged, fresh),
+        cmocka_unit_test_setup(a_slow_disk_keeps_nobody_waiting, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

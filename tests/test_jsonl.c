@@ -161,6 +161,83 @@ static void a_failed_line_can_be_tried_again_in_a_new_file(void **state)
     jsonl_close(j);
 }
 
+/* --- every system call failing in turn */
+
+enum fault { FAULT_NONE, FAULT_ONCE, FAULT_FOR_EVER, FAULT_SHORT };
+
+static struct {
+    enum fault kind;
+    int at, error, calls;
+} fault;
+
+static bool fails(void)
+{
+    int n = fault.calls++;
+    bool this_one = fault.kind == FAULT_ONCE ? n == fault.at : fault.kind == FAULT_FOR_EVER && n >= fault.at;
+
+    if (this_one) errno = fault.error;
+    return this_one;
+}
+
+static int f_open(const char *path, int flags, mode_t mode) { return fails() ? -1 : fsys_real.open(path, flags, mode); }
+static int f_sync(int fd) { return fails() ? -1 : 0; }
+static int f_ftruncate(int fd, off_t size) { return fails() ? -1 : fsys_real.ftruncate(fd, size); }
+static int f_rename(const char *from, const char *to) { return fails() ? -1 : fsys_real.rename(from, to); }
+static ssize_t f_pread(int fd, void *data, size_t len, off_t at) { return fails() ? -1 : fsys_real.pread(fd, data, len, at); }
+static ssize_t f_write(int fd, const void *data, size_t len)
+{
+    bool cut = fault.kind == FAULT_SHORT && fault.calls == fault.at && len > 1;
+
+    return fails() ? -1 : fsys_real.write(fd, data, cut ? len / 2 : len);
+}
+static ssize_t f_pwrite(int fd, const void *data, size_t len, off_t at)
+{
+    bool cut = fault.kind == FAULT_SHORT && fault.calls == fault.at && len > 1;
+
+    return fails() ? -1 : fsys_real.pwrite(fd, data, cut ? len / 2 : len, at);
+}
+
+/* Three lines, each tried until it is there, with one fault on the way; then the run is over and the disk is good again. */
+static void any_system_call_may_fail_and_each_line_is_there_once(void **state)
+{
+    static const struct {
+        enum fault kind;
+        int error;
+    } kinds[] = {{FAULT_ONCE, EIO}, {FAULT_ONCE, ENOSPC}, {FAULT_ONCE, EINTR}, {FAULT_SHORT, 0}, {FAULT_FOR_EVER, EIO}, {FAULT_FOR_EVER, ENOSPC}, {FAULT_FOR_EVER, EINTR}};
+    struct fsys sys = fsys_real;
+    int total = 0;
+
+    sys.open = f_open, sys.fsync = sys.fdatasync = f_sync, sys.ftruncate = f_ftruncate, sys.rename = f_rename, sys.write = f_write, sys.pwrite = f_pwrite, sys.pread = f_pread;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int at = 0, over = false; !over; at++) {
+            static const char *const texts[] = {"one", "two", "three"};
+            struct jsonl *j = NULL;
+            struct err err = {0};
+            int failures = 0;
+
+            put("zero\nhalf a li");
+            fault = (typeof(fault)){kinds[k].kind, at, kinds[k].error, 0};
+            while (jsonl_open(&j, &sys, FILE_NAME, JSONL_END, &err) != PAWL_OK) {
+                assert_true(*err.text);
+                if (++failures == 2) fault.kind = FAULT_NONE;
+            }
+            for (int i = 0; i < 3; i++)
+                while (jsonl_append(j, texts[i], strlen(texts[i]), &err) != PAWL_OK) {
+                    assert_true(*err.text);
+                    if (++failures == 2) fault.kind = FAULT_NONE; /* what does not go away is repaired after the second failure */
+                }
+            if (kinds[k].kind == FAULT_SHORT || (kinds[k].kind == FAULT_ONCE && kinds[k].error == EINTR)) assert_int_equal(failures, 0);
+            over = fault.calls <= at;
+            fault.kind = FAULT_NONE;
+            assert_int_equal(jsonl_offset(j), 19);
+            jsonl_close(j);
+            holds("zero\none\ntwo\nthree\n");
+            total += !over;
+        }
+    assert_true(total > 40);
+    print_message("%d faults in three lines of metrics.jsonl\n", total);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +245,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(half_a_line_is_cut_away, fresh, fresh),
         cmocka_unit_test_setup_teardown(missing_lines_and_changed_files_are_refused, fresh, fresh),
         cmocka_unit_test_setup_teardown(a_failed_line_can_be_tried_again_in_a_new_file, fresh, fresh),
+        cmocka_unit_test_setup_teardown(any_system_call_may_fail_and_each_line_is_there_once, fresh, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -695,11 +695,13 @@ static void every_system_call_of_a_save_may_fail(void **state)
             no_temporaries();
             assert_int_equal(newest(), 30);
         }
-    print_message("%d faults\n", total);
+    print_message("%d faults in a save\n", total);
 }
 
 static void every_system_call_of_a_start_may_fail(void **state)
 {
+    int total = 0;
+
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int at = 0;; at++) {
             struct store *s = start();
@@ -715,6 +717,7 @@ static void every_system_call_of_a_start_may_fail(void **state)
             enum pawl_status st = store_open(&s, &faulty, RUN, &err);
             if (st == PAWL_OK) st = store_raise_generation(s, 0, &err);
             bool over = clear_fault();
+            total += !over;
             if (st == PAWL_OK && store_generation(s) <= before) fail_msg("%s at call %d: the generation did not rise", kinds[k].name, at);
             if (st != PAWL_OK && !*err.text) fail_msg("%s at call %d: failed without a word", kinds[k].name, at);
             store_close(s);
@@ -728,10 +731,13 @@ static void every_system_call_of_a_start_may_fail(void **state)
                 break;
             }
         }
+    print_message("%d faults in a start\n", total);
 }
 
 static void every_system_call_of_a_removal_may_fail(void **state)
 {
+    int total = 0;
+
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int at = 0;; at++) {
             remove_step("checkpoint-");
@@ -745,6 +751,7 @@ static void every_system_call_of_a_removal_may_fail(void **state)
             set_fault(k, at);
             enum pawl_status st = store_retain(s, &r, NULL, &err);
             bool over = clear_fault();
+            total += !over;
             store_close(s);
             if (st != PAWL_OK && !*err.text) fail_msg("%s at call %d: failed without a word", kinds[k].name, at);
             assert_true(verifies("checkpoint-30") && verifies("checkpoint-40"));
@@ -757,6 +764,7 @@ static void every_system_call_of_a_removal_may_fail(void **state)
                 break;
             }
         }
+    print_message("%d faults in a removal\n", total);
 }
 
 int main(void)
