@@ -4,6 +4,7 @@
 #include "kernels/base/mem.h"
 #include "optim/clip.h"
 #include "train/run/clock.h"
+#include "train/run/evaluate.h"
 #include "train/run/record.h"
 #include "train/run/state.h"
 #include "train/run/stop.h"
@@ -282,6 +283,27 @@ enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *
     *hash = 0;
     for (int k = 0; k < s->size; k++) *hash += hashes[k];
     free(hashes);
+    return st;
+}
+
+enum pawl_status share_evaluation(struct trainer *t, struct evaluation_sums *sums, struct err *err)
+{
+    const struct rows *rows = t->eval_rows;
+    int64_t steps = rows_steps_per_epoch(rows), batch = rows->opt.global_batch;
+    size_t offset[RANKS_MAX + 1];
+    int64_t (*counts)[3] = xcalloc((size_t)t->share.size, sizeof *counts);
+    enum pawl_status st;
+
+    for (int k = 0; k <= t->share.size; k++) {
+        int64_t row = k < t->share.size ? shard_rows(steps, k, t->share.size).begin * batch : rows->count;
+
+        offset[k] = (size_t)(row < rows->count ? row : rows->count) * sizeof *sums->row_loss;
+    }
+    counts[t->share.rank][0] = sums->tokens, counts[t->share.rank][1] = sums->examples, counts[t->share.rank][2] = sums->exact;
+    if ((st = comm_all_gather(t->share.comm, sums->row_loss, offset, err)) == PAWL_OK) st = gather_items(t, counts, sizeof *counts, err);
+    sums->tokens = sums->examples = sums->exact = 0;
+    for (int k = 0; k < t->share.size; k++) sums->tokens += counts[k][0], sums->examples += counts[k][1], sums->exact += counts[k][2];
+    free(counts);
     return st;
 }
 

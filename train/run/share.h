@@ -19,6 +19,7 @@
 struct trainer;
 struct batch;
 struct gradtree_node;
+struct evaluation_sums;
 
 struct share {
     struct comm *comm;
@@ -67,6 +68,9 @@ struct range share_rows(const struct trainer *t, int64_t rows); /* that this ran
 enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *due, struct err *err);
 /* The norm's blocks, losses by row, and the sum of hash over ranks. */
 enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *hash, struct err *err);
+
+/* Of all ranks' batches of an evaluation. */
+enum pawl_status share_evaluation(struct trainer *t, struct evaluation_sums *sums, struct err *err);
 
 /* After each step; and at the end of a run that is done: what the ranks sent, how long they talked and the memory of the largest, as an event. */
 void share_count(struct trainer *t);

@@ -422,23 +422,43 @@ static void fill_note(struct trainer *t, struct note *note)
     else if (why) snprintf(note->why, sizeof note->why, "%s", why);
 }
 
-/* Held-out loss now; keeps count for early stopping. The best step is saved by the caller. Every rank evaluates, so that all know what to do next. */
+/* How the last thing went, on all ranks: a notice may have reached some before it and others after it. */
+static enum pawl_status agree_on(struct trainer *t, enum pawl_status st, struct err *err)
+{
+    struct note note = {.status = (int32_t)st};
+
+    if (st != PAWL_OK && st != PAWL_ESTOPPED) return st;
+    if (st == PAWL_ESTOPPED) fill_note(t, &note);
+    if ((st = share_agree(t, &note, err)) != PAWL_OK) return st;
+    return (enum pawl_status)note.status;
+}
+
+/* The held-out loss; each rank takes a run of the batches. */
+static enum pawl_status evaluate_together(struct trainer *t, struct evaluation *ev, struct err *err)
+{
+    const struct rows *rows = t->eval_rows;
+    struct evaluation_sums sums = {.row_loss = xcalloc(rows->count, sizeof *sums.row_loss)};
+    struct range mine = share_rows(t, rows_steps_per_epoch(rows));
+    enum pawl_status st = evaluate_batches(&sums, &t->net, rows, mine.begin, mine.end, NULL, false, err);
+
+    if ((st = agree_on(t, st, err)) != PAWL_OK || (st = share_evaluation(t, &sums, err)) != PAWL_OK) goto done;
+    st = evaluate_finish(ev, &sums, rows, err);
+done:
+    free(sums.row_loss);
+    return st;
+}
+
+/* Held-out loss now; keeps count for early stopping. The best step is saved by the caller. */
 static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *err)
 {
     struct evaluation ev;
-    struct note note = {0};
-    enum pawl_status st = evaluate(&ev, &t->net, t->eval_rows, NULL, false, err);
+    enum pawl_status st = evaluate_together(t, &ev, err);
 
     if (st == PAWL_OK && t->share.rank == 0) {
         record_evaluation(t, &ev);
         st = answer_samples(t, err);
     }
-    if (st != PAWL_OK && st != PAWL_ESTOPPED) return st;
-    /* A notice may have reached some ranks before and others after their evaluation. */
-    note.status = (int32_t)st;
-    if (st == PAWL_ESTOPPED) fill_note(t, &note);
-    if ((st = share_agree(t, &note, err)) != PAWL_OK) return st;
-    if (note.status != PAWL_OK) return (enum pawl_status)note.status;
+    if ((st = agree_on(t, st, err)) != PAWL_OK) return st;
     t->at.evaluated_step = t->at.step;
     *best = !(ev.loss >= t->at.best_loss); /* also where best_loss is NaN */
     t->at.evals_since_best = *best ? 0 : t->at.evals_since_best + 1;
