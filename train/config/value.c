@@ -387,6 +387,25 @@ enum pawl_status key_set_entry(const struct key *key, void *base, const char *na
     return PAWL_OK;
 }
 
+/* What to do instead of a type that Axolotl has; NULL: it has none of that name. */
+static const char *foreign_type(const char *type)
+{
+    static const char messages[] = "use chat_template, with message_property_mappings and roles where the file's names are others";
+    static const char pairs[] = "write the records as prompt and completion, or as messages (chat_template)";
+    static const char preference[] = "preferences are not learned from, only texts: give the chosen answers as messages (chat_template)";
+    static const struct {
+        const char *prefix, *advice;
+    } known[] = {
+        {"chat_template.", messages}, {"sharegpt", messages}, {"chatml.", preference}, {"llama3.", preference}, {"zephyr.", preference}, {"bradley_terry", preference}, {"stepwise_supervised", preference},
+        {"alpaca_w_system", "write the system prompt into messages (chat_template)"}, {"alpaca_chat", pairs}, {"context_qa", pairs}, {"gpteacher", pairs}, {"oasst", pairs}, {"explainchoice", pairs}, {"concisechoice", pairs},
+        {"pygmalion", messages}, {"metharme", pairs}, {"orcamini", pairs}, {"orcamini.", pairs}, {"creative_acr", pairs}, {"jeopardy", pairs}, {"reflection", pairs}, {"summarizetldr", pairs}, {"user_defined", pairs},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(type, known[i].prefix, strlen(known[i].prefix)) == 0) return known[i].advice;
+    return NULL;
+}
+
 static enum pawl_status set_dataset_type(const struct key *key, void *base, yaml_node_t *node, yaml_mark_t *at, struct err *err)
 {
     char *type = xstrdup(scalar(node)), *style = type;
@@ -396,8 +415,12 @@ static enum pawl_status set_dataset_type(const struct key *key, void *base, yaml
     strsep(&style, ":");
     t = find_choice(key->choices, type);
     if (t && style) s = t->value == DATASET_ALPACA ? find_choice(dataset_styles, style) : NULL;
-    if (!t) st = unexpected(key, node, nearest_choice(key->choices, type), at, err);
-    else if (!s) {
+    if (!t && foreign_type(type)) {
+        *at = node->start_mark;
+        st = err_set(err, PAWL_EINVAL, "\"%.80s\" is a format of Axolotl that is not read: %s", scalar(node), foreign_type(type));
+    } else if (!t) {
+        st = unexpected(key, node, nearest_choice(key->choices, type), at, err);
+    } else if (!s) {
         *at = node->start_mark;
         st = err_set(err, PAWL_EINVAL, "expected %s without a style, or one of alpaca:instruct, alpaca:chat, alpaca:chatml, alpaca:phi, found \"%.80s\"", type, scalar(node));
     } else {

@@ -158,7 +158,7 @@ static enum pawl_status tokenise(struct part *p, const struct reading *r, int th
             if (st == PAWL_OK) st = keep_chunk(p, &out[i], err);
             else free(out[i].own);
         }
-        if (!opt->quiet) show_progress(&progress, source_progress(source));
+        if (!opt->quiet || isatty(STDERR_FILENO)) show_progress(&progress, source_progress(source)); /* a person who waits wants to know in any case */
         if (st == PAWL_OK && opt->stop && opt->stop()) {
             st = err_set(err, PAWL_ESTOPPED, "%s: stopped at %.0f%% of tokenising%s: the same command goes on", r->part->path, 100 * source_progress(source),
                          p->cache ? ", which the token cache keeps" : "");

@@ -242,6 +242,8 @@ enum pawl_status files_list(struct files *out, const struct dataset_config *part
     if ((st = locate(&path, part->path, LOCATE_DATASET, part->revision, err)) != PAWL_OK) return st;
     if (stat(path, &info) != 0) st = err_sys(err, "%s: cannot be examined", path);
     else if (S_ISDIR(info.st_mode)) st = list_directory(&f, path, part, err);
+    else if (part->data_files.n) st = err_set(err, PAWL_EINVAL, "%s: is one file, data_files chooses among those of a directory: leave it out, or name the directory", path);
+    else if (part->split && strcmp(part->split, "train")) st = err_set(err, PAWL_EINVAL, "%s: is one file, which has no split \"%s\": name the file that holds it", path, part->split);
     else add(&f, xstrdup(path));
     free(path);
     if (st == PAWL_OK) *out = f;
