@@ -48,11 +48,11 @@ static void check(const struct config *c)
     buf_free(&yaml);
 }
 
-/* Rank 0 speaks for all; another one says only what it alone knows. */
+/* Rank 0 speaks for all; another one says only what it alone knows, and of a death each machine says it once. */
 static int train(struct config *config, struct trainer_options *run, int ranks)
 {
     struct err err;
-    bool parent = false;
+    bool parent = false, told;
     int rc = 0;
 
     if (ranks > 1 && ranks_start(&run->ranks, ranks, config->comm_timeout, &parent, &rc, &err) != PAWL_OK) return cli_fail(&err);
@@ -62,7 +62,8 @@ static int train(struct config *config, struct trainer_options *run, int ranks)
     if (run_train(config, run, &err) == PAWL_OK) return 0;
     if (!run->ranks.rank) return cli_fail(&err);
     rc = err_exit_code(err.status);
-    if (strncmp(err.text, "rank 0", 6) != 0 && err.status != PAWL_ESTOPPED) fprintf(stderr, "pawl: rank %d: %s\n", run->ranks.rank, err.text);
+    told = strncmp(err.text, "rank ", 5) == 0; /* by another rank, or about one */
+    if (err.status == PAWL_ESTOPPED ? told && run->ranks.local_rank == 0 : !told) fprintf(stderr, "pawl: rank %d: %s\n", run->ranks.rank, err.text);
     return rc;
 }
 
