@@ -12,6 +12,10 @@ grep -q 'stopped by max_minutes at step .*all of it is durable' "$dir/err" || fa
 run "$out" --set loss_watchdog_threshold=1e-30 --set loss_watchdog_patience=1 --set on_event="echo \$PAWL_EVENT >>$hear; exit 3" 2>"$dir/err" && fail "the watchdog did not bark"
 grep -q 'on_event: .*ended with exit code 3' "$dir/err" || fail "a command that fails is not named: $(cat "$dir/err")"
 run "$dir/short" --set num_epochs=1 --set on_event="echo \$PAWL_EVENT >>$hear" 2>"$dir/err" || fail "one epoch: $(cat "$dir/err")"
+# A commit is three floats a trained number and a record.
+numbers=$(($(stat -c %s "$dir/short/adapter/optimizer.safetensors") / 8))
+bytes=$(($(last_event "$dir/short" finished journal_bytes) / $(last_event "$dir/short" finished commits)))
+[ $bytes -gt $((numbers * 12 - 4096)) ] && [ $bytes -lt $((numbers * 12 + 8192)) ] || fail "$bytes bytes a commit for about $numbers numbers"
 [ "$(cat "$hear")" = "preempted $out
 failed
 finished" ] || fail "on_event heard: $(cat "$hear")"
