@@ -145,18 +145,19 @@ def measure_starts(args, work):
     first = run.wait_steps(1)
     run.wait_steps(4)
     run.stop(signal.SIGKILL)
-    seconds, parts = [], {"verify": [], "load": [], "replay": [], "first_step": []}
+    seconds, cpu, parts = [], [], {"verify": [], "load": [], "replay": [], "first_step": []}
     for _ in range(args.starts):
         run.mark()
         run.start()
         seconds.append(run.wait_steps(1))
+        cpu.append(cpu_seconds(run.process.pid))
         for e in run.events("first_step", run.events_before):
             for key in parts:
                 parts[key].append(e[key])
         run.wait_steps(3)
         run.stop(signal.SIGKILL)
     proved = sum(e.get("proved", False) for e in run.events("replay"))
-    return {"new_run": first, "resumed": statistics.median(seconds), "resumed_worst": max(seconds), "resumes": len(seconds), "proved": proved,
+    return {"new_run": first, "resumed": statistics.median(seconds), "resumed_worst": max(seconds), "resumes": len(seconds), "proved": proved, "cpu": statistics.median(cpu),
             **{key: statistics.median(v) for key, v in parts.items()}}
 
 
@@ -207,7 +208,7 @@ def main():
         work = pathlib.Path(work)
         if args.starts:
             r = result["starts"] = measure_starts(args, work)
-            print(f"process start to the first new step, 1 x 128: {r['new_run']:.2f} s of a new run, {r['resumed']:.2f} s resumed (median of {r['resumes']}, worst {r['resumed_worst']:.2f}): "
+            print(f"process start to the first new step, 1 x 128: {r['new_run']:.2f} s of a new run, {r['resumed']:.2f} s resumed (median of {r['resumes']}, worst {r['resumed_worst']:.2f}; {r['cpu']:.2f} s of CPU): "
                   f"verify {r['verify']:.3f}, load {r['load']:.3f}, replay {r['replay']:.2f}, the step {r['first_step']:.2f}; {r['proved']} of {r['resumes']} proved by replay")
         if args.python and args.hf:
             r = result["peft_start"] = peft_start(args)

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """tokenizer.json files against the tokenizers library: a few hundred small ones, trained here, over all their components, on texts made to be nasty.
 
-    scripts/parity/tokenizers.py build/pawl [--only WORD] [--keep DIR]
+    scripts/parity/tokenizer_files.py build/pawl [--only WORD] [--keep DIR]
 
 Needs tokenizers; with sentencepiece also its precompiled map of characters. A file that pawl refuses is listed with its message: that is allowed, giving
 other ids is not. Exit 1 where ids or text differ.
 """
 import sys
 
-sys.path = sys.path[1:]  # this file is called like the library
 import argparse  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
