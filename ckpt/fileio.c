@@ -101,6 +101,12 @@ void file_sum_add(struct file_sum *sum, const void *data, size_t len)
     sum->bytes += len;
 }
 
+void file_sum_join(struct file_sum *sum, struct file_sum next)
+{
+    sum->crc = (uint32_t)crc32_combine(sum->crc, next.crc, (z_off_t)next.bytes);
+    sum->bytes += next.bytes;
+}
+
 enum pawl_status file_sum_read(struct file_sum *out, const struct fsys *sys, const char *path, bool cold, struct err *err)
 {
     enum pawl_status st = PAWL_OK;

@@ -57,6 +57,9 @@ struct file_sum {
 };
 void file_sum_add(struct file_sum *sum, const void *data, size_t len);
 
+/* sum becomes that of its bytes with next's behind them. */
+void file_sum_join(struct file_sum *sum, struct file_sum next);
+
 /* Reads the file through. cold: its pages are dropped from the system's cache first, so that what is summed is what the disk holds. */
 enum pawl_status file_sum_read(struct file_sum *out, const struct fsys *sys, const char *path, bool cold, struct err *err);
 

@@ -344,12 +344,12 @@ static size_t describe(struct buf *b, const struct tensor *tensors, size_t n, co
     return at;
 }
 
-enum pawl_status safetensors_create(struct safetensors_writer **out, const struct fsys *sys, const char *path, struct tensor *tensors, size_t n,
-                                    const struct safetensors_meta *meta, size_t n_meta, struct err *err)
+/* Measures and orders the tensors, adds length and JSON; returns the bytes of data. */
+static size_t add_header(struct buf *out, struct tensor *tensors, size_t n, const struct safetensors_meta *meta, size_t n_meta)
 {
-    struct safetensors_writer *w = xcalloc(1, sizeof *w);
     struct buf header = {0};
-    enum pawl_status st;
+    uint64_t len;
+    size_t bytes;
 
     for (size_t i = 0; i < n; i++) {
         bool fits = tensor_measure(&tensors[i]);
@@ -357,11 +357,29 @@ enum pawl_status safetensors_create(struct safetensors_writer **out, const struc
         (void)fits;
     }
     largest_elements_first(tensors, n);
-    w->promised = describe(&header, tensors, n, meta, n_meta);
+    bytes = describe(&header, tensors, n, meta, n_meta);
     while (header.len % 8) buf_addc(&header, ' ');
+    len = header.len;
+    buf_add(out, &len, sizeof len);
+    buf_add(out, header.data, header.len);
+    buf_free(&header);
+    return bytes;
+}
+
+void safetensors_header(struct buf *out, struct tensor *tensors, size_t n, const struct safetensors_meta *meta, size_t n_meta)
+{
+    add_header(out, tensors, n, meta, n_meta);
+}
+
+enum pawl_status safetensors_create(struct safetensors_writer **out, const struct fsys *sys, const char *path, struct tensor *tensors, size_t n,
+                                    const struct safetensors_meta *meta, size_t n_meta, struct err *err)
+{
+    struct safetensors_writer *w = xcalloc(1, sizeof *w);
+    struct buf header = {0};
+    enum pawl_status st;
+
+    w->promised = add_header(&header, tensors, n, meta, n_meta);
     if ((st = file_create(&w->file, sys, path, err)) == PAWL_OK) {
-        uint64_t len = header.len;
-        file_write(&w->file, &len, sizeof len);
         file_write(&w->file, header.data, header.len);
         *out = w;
     } else {

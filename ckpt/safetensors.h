@@ -46,6 +46,9 @@ void safetensors_put(struct safetensors_writer *w, const void *data, size_t len)
 enum pawl_status safetensors_finish(struct safetensors_writer *w, struct file_sum *sum, struct err *err);
 void safetensors_abandon(struct safetensors_writer *w); /* NULL is allowed */
 
+/* Adds what such a file begins with, for one whose data several processes write: it follows at once, tensor after tensor in the array's order. */
+void safetensors_header(struct buf *out, struct tensor *tensors, size_t n, const struct safetensors_meta *meta, size_t n_meta);
+
 /* All at once: every tensor has its data. */
 enum pawl_status safetensors_write(const struct fsys *sys, const char *path, struct tensor *tensors, size_t n, const struct safetensors_meta *meta, size_t n_meta,
                                    struct file_sum *sum, struct err *err);

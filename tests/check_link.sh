@@ -1,5 +1,6 @@
 #!/bin/bash
-# Two machines (network namespaces) with a rank each, and the cable between them is cut: both end with 75 once comm_timeout is over, and the run goes on elsewhere with the same bits.
+# Two machines (network namespaces) with a rank each and no common output_dir, and the cable between them is cut: both end with 75 once comm_timeout is over, and the run goes on
+# elsewhere with the same bits.
 set -u
 pawl=$1 root=$2
 a=pawl-$$-a b=pawl-$$-b
@@ -31,12 +32,16 @@ sequence_len: 128
 micro_batch_size: 2
 global_batch_size: 10
 num_epochs: 40
+save_steps: 2
 spot: off
 comm_timeout: 4
 max_fruitless_starts: 1000
 YAML
-rank() { # RANK NAMESPACE
-    RANK=$1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 exec ip netns exec "$2" "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/cut" --set threads=1
+mkdir "$dir/cut"
+rank() { # RANK NAMESPACE; ip gives each mounts of its own
+    local hide=true
+    [ "$1" = 1 ] && hide="mount -t tmpfs none $dir/cut"
+    RANK=$1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 exec ip netns exec "$2" sh -c "$hide && exec $pawl train $dir/run.yaml --set output_dir=$dir/cut --set threads=1"
 }
 rank 0 $a 2>"$dir/err0" &
 first=$!
@@ -55,6 +60,9 @@ milliseconds=$(((${EPOCHREALTIME/./} - begin) / 1000))
 grep -q 'rank 1 is gone: silent' "$dir/err0" || fail "rank 0: $(cat "$dir/err0")"
 grep -q 'rank 0 is gone: silent' "$dir/err1" || fail "rank 1: $(cat "$dir/err1")"
 [ $milliseconds -lt 30000 ] || fail "both had ended after $milliseconds ms"
+
+grep -q 'is not one file system' "$dir/err0" || fail "rank 0 does not say that it collects: $(cat "$dir/err0")"
+ls "$dir/cut" | grep -q checkpoint-2 || fail "no checkpoint of two machines: $(ls "$dir/cut")"
 
 run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@"; }
 run "$dir/cut" --ranks 3 || fail "the run after the cut"

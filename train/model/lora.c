@@ -237,29 +237,55 @@ enum pawl_status lora_read(const struct lora *l, float *theta, const char *dir, 
     return st;
 }
 
-enum pawl_status lora_write(const struct lora *l, const float *theta, const struct fsys *sys, const char *dir, struct file_sum *sum, struct err *err)
+static const struct safetensors_meta lora_meta = {"format", "pt"};
+
+struct lora_tensors {
+    struct tensor *at;
+    char (*names)[160];
+    size_t n;
+};
+
+/* In the order of theta. */
+static struct lora_tensors list_tensors(const struct lora *l, const float *theta)
 {
-    struct tensor *t = xcalloc((size_t)l->pairs * 2, sizeof *t);
-    char (*names)[160] = xcalloc((size_t)l->pairs * 2, sizeof *names), *path = xasprintf("%s/%s", dir, LORA_WEIGHTS);
-    const struct safetensors_meta meta = {"format", "pt"};
-    size_t n = 0;
-    enum pawl_status st;
+    struct lora_tensors t = {xcalloc((size_t)l->pairs * 2, sizeof *t.at), xcalloc((size_t)l->pairs * 2, sizeof *t.names), 0};
 
     for (int i = 0; i < l->pairs; i++) {
         const struct lora_pair *p = &l->pair[i];
 
         if (p->a < 0) continue;
-        peft_name(names[n], sizeof names[n], i, SIDE_A);
-        t[n] = (struct tensor){.name = names[n], .dtype = DTYPE_F32, .rank = 2, .shape = {l->r, p->in}, .data = theta + p->a};
-        n++;
-        peft_name(names[n], sizeof names[n], i, SIDE_B);
-        t[n] = (struct tensor){.name = names[n], .dtype = DTYPE_F32, .rank = 2, .shape = {p->out, l->r}, .data = theta + p->b};
-        n++;
+        peft_name(t.names[t.n], sizeof *t.names, i, SIDE_A);
+        t.at[t.n] = (struct tensor){.name = t.names[t.n], .dtype = DTYPE_F32, .rank = 2, .shape = {l->r, p->in}, .data = theta ? theta + p->a : NULL};
+        t.n++;
+        peft_name(t.names[t.n], sizeof *t.names, i, SIDE_B);
+        t.at[t.n] = (struct tensor){.name = t.names[t.n], .dtype = DTYPE_F32, .rank = 2, .shape = {p->out, l->r}, .data = theta ? theta + p->b : NULL};
+        t.n++;
     }
-    st = safetensors_write(sys, path, t, n, &meta, 1, sum, err);
+    return t;
+}
+
+static void free_tensors(struct lora_tensors *t)
+{
+    free(t->at);
+    free(t->names);
+}
+
+void lora_header(const struct lora *l, struct buf *out)
+{
+    struct lora_tensors t = list_tensors(l, NULL);
+
+    safetensors_header(out, t.at, t.n, &lora_meta, 1);
+    free_tensors(&t);
+}
+
+enum pawl_status lora_write(const struct lora *l, const float *theta, const struct fsys *sys, const char *dir, struct file_sum *sum, struct err *err)
+{
+    struct lora_tensors t = list_tensors(l, theta);
+    char *path = xasprintf("%s/%s", dir, LORA_WEIGHTS);
+    enum pawl_status st = safetensors_write(sys, path, t.at, t.n, &lora_meta, 1, sum, err);
+
     free(path);
-    free(names);
-    free(t);
+    free_tensors(&t);
     return st;
 }
 

@@ -39,6 +39,8 @@ enum pawl_status lora_open(struct lora *l, const struct model_spec *spec, const 
 enum pawl_status lora_read(const struct lora *l, float *theta, const char *dir, struct err *err);
 /* Writes adapter_model.safetensors into a directory, durable; *sum is what was written. */
 enum pawl_status lora_write(const struct lora *l, const float *theta, const struct fsys *sys, const char *dir, struct file_sum *sum, struct err *err);
+/* Adds what that file begins with; theta follows, as it lies in memory. */
+void lora_header(const struct lora *l, struct buf *out);
 /* Adds adapter_config.json's text: the smallest set of keys that old and new PEFT load. */
 void lora_config_json(const struct lora *l, const char *base_model, struct buf *out);
 

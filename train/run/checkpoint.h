@@ -10,5 +10,8 @@
 
 /* Writes checkpoint-STEP durable from t->whole, removes what retention allows; durable_step, saved_step and last_save follow. */
 enum pawl_status checkpoint_save(struct trainer *t, struct err *err);
+/* The same by all ranks at once, each writing its slices into the files that rank 0 made; rank 0 writes the manifest after all have theirs durable. The files are those that one rank
+ * writes. share.apart is set where a rank does not see rank 0's directory: then nothing was saved, on no rank. Another failure of the save itself is returned on rank 0 only. */
+enum pawl_status checkpoint_save_together(struct trainer *t, struct err *err);
 
 #endif

@@ -44,8 +44,7 @@ void share_free(struct share *s)
     free(s->recv);
 }
 
-/* Everybody's `bytes` of list[rank], an array of one item a rank. */
-static enum pawl_status gather_items(struct trainer *t, void *list, size_t bytes, struct err *err)
+enum pawl_status share_items(struct trainer *t, void *list, size_t bytes, struct err *err)
 {
     size_t offset[RANKS_MAX + 1];
 
@@ -57,7 +56,7 @@ static enum pawl_status barrier(struct trainer *t, struct err *err)
 {
     char here[RANKS_MAX];
 
-    return gather_items(t, here, 1, err);
+    return share_items(t, here, 1, err);
 }
 
 enum pawl_status share_in_turn(struct trainer *t, enum pawl_status (*open)(struct trainer *t, struct err *err), struct err *err)
@@ -97,7 +96,7 @@ enum pawl_status share_compare(struct trainer *t, struct err *err)
     mine->value[1] = (uint64_t)t->cfg->zero_stage;
     for (int i = 0; i < STATE_IDENTITIES; i++) mine->value[i + 2] = id[i].value;
     snprintf(mine->device, sizeof mine->device, "%s", t->dev->name);
-    st = gather_items(t, all, sizeof *all, err);
+    st = share_items(t, all, sizeof *all, err);
     for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
         for (int i = 0; i < FACTS && st == PAWL_OK; i++)
             if (all[k].value[i] != all[0].value[i])
@@ -300,7 +299,7 @@ enum pawl_status share_evaluation(struct trainer *t, struct evaluation_sums *sum
         offset[k] = (size_t)(row < rows->count ? row : rows->count) * sizeof *sums->row_loss;
     }
     counts[t->share.rank][0] = sums->tokens, counts[t->share.rank][1] = sums->examples, counts[t->share.rank][2] = sums->exact;
-    if ((st = comm_all_gather(t->share.comm, sums->row_loss, offset, err)) == PAWL_OK) st = gather_items(t, counts, sizeof *counts, err);
+    if ((st = comm_all_gather(t->share.comm, sums->row_loss, offset, err)) == PAWL_OK) st = share_items(t, counts, sizeof *counts, err);
     sums->tokens = sums->examples = sums->exact = 0;
     for (int k = 0; k < t->share.size; k++) sums->tokens += counts[k][0], sums->examples += counts[k][1], sums->exact += counts[k][2];
     free(counts);
@@ -346,7 +345,7 @@ enum pawl_status share_tell(struct trainer *t, struct err *err)
         mine->share = (s->last.talking - s->first.talking) / (s->last.at - s->first.at);
         mine->sent = (double)(s->last.sent - s->first.sent) / (double)s->steps;
     }
-    st = gather_items(t, all, sizeof *all, err);
+    st = share_items(t, all, sizeof *all, err);
     for (int k = 0; k < s->size; k++) {
         mean += all[k].share / s->size;
         if (all[k].sent > most.sent) most.sent = all[k].sent;
@@ -368,7 +367,7 @@ enum pawl_status share_any(struct trainer *t, bool *flag, struct err *err)
     enum pawl_status st;
 
     all[t->share.rank] = *flag;
-    st = gather_items(t, all, sizeof *all, err);
+    st = share_items(t, all, sizeof *all, err);
     for (int k = 0; k < t->share.size && st == PAWL_OK; k++) *flag |= all[k];
     return st;
 }
@@ -380,7 +379,7 @@ enum pawl_status share_agree(struct trainer *t, struct note *note, struct err *e
     enum pawl_status st;
 
     all[s->rank] = *note;
-    if ((st = gather_items(t, all, sizeof *all, err)) != PAWL_OK) goto done;
+    if ((st = share_items(t, all, sizeof *all, err)) != PAWL_OK) goto done;
     *note = all[0];
     for (int k = 0; k < s->size; k++) {
         if (all[k].status != PAWL_OK && note->status == PAWL_OK) note->status = all[k].status;

@@ -2,7 +2,7 @@
  * slice joins the subtrees of all runs there, and with ZeRO-1 also holds and updates that slice of theta and its moments alone. All decisions are made from what every rank knows.
  * With one rank each function does what is left of it, and talks to nobody. Private to train/run.
  *
- * Only rank 0 touches the run directory: it has the whole state in t->whole where it is to be read or written; the others hold their slices.
+ * Only rank 0 has the run directory's lock, records and journal, and the whole state in t->whole where it is to be read or committed; the others hold their slices.
  *
  * Bytes sent a step, n numbers, N ranks, runs of one subtree each: (N - 1) / N of 4 n for gradients and 2 n for the bf16 operand (4 n where the arithmetic is fp32; 4 n for
  * the gradient with zero_stage 0): no more than a ring all-reduce's 8 n (N - 1) / N. */
@@ -25,6 +25,7 @@ struct share {
     struct comm *comm;
     int rank, size;
     bool sharded;           /* ZeRO-1 on several ranks */
+    bool apart;             /* the run directory is on another file system than a rank's: slices are collected to be written */
     struct range own;       /* elements whose gradient this rank sums */
     struct range held;      /* elements whose theta, m, v, g it holds: own with ZeRO-1, else all */
     size_t *f32, *act, *blocks; /* (size + 1) bytes before each rank's slice: of floats, of operands, of the norm's blocks */
@@ -75,6 +76,9 @@ enum pawl_status share_evaluation(struct trainer *t, struct evaluation_sums *sum
 /* After each step; and at the end of a run that is done: what the ranks sent, how long they talked and the memory of the largest, as an event. */
 void share_count(struct trainer *t);
 enum pawl_status share_tell(struct trainer *t, struct err *err);
+
+/* Everybody's `bytes` of list[rank], an array of one item a rank. */
+enum pawl_status share_items(struct trainer *t, void *list, size_t bytes, struct err *err);
 
 /* --- between steps */
 struct note {

@@ -477,29 +477,43 @@ static enum pawl_status collect(struct trainer *t, struct err *err)
     return share_collect(t, err);
 }
 
-static enum pawl_status save_now(struct trainer *t, struct err *err)
+/* Each rank its slices where all see the run directory; else rank 0 all of it. */
+static enum pawl_status save_together(struct trainer *t, struct err *err)
+{
+    enum pawl_status st;
+
+    if (t->share.sharded && !t->share.apart) {
+        st = checkpoint_save_together(t, err);
+        if (st != PAWL_OK || !t->share.apart) return st;
+        log_info("output_dir is not one file system for all ranks: rank 0 collects their slices to save them");
+    }
+    if ((st = collect(t, err)) != PAWL_OK) return st;
+    return t->share.rank ? PAWL_OK : checkpoint_save(t, err);
+}
+
+/* together: on all ranks; else rank 0 alone, from what was collected. */
+static enum pawl_status save_now(struct trainer *t, bool together, struct err *err)
 {
     bool best = t->at.best_step == t->at.step && !isnan(t->at.best_loss);
     enum pawl_status st;
 
-    if (t->share.rank) return PAWL_OK;
-    if (best) {
+    if (best && !t->share.rank) {
         free(t->best);
         t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.step);
     }
-    if ((st = checkpoint_save(t, err)) != PAWL_OK) return st;
+    if ((st = together ? save_together(t, err) : checkpoint_save(t, err)) != PAWL_OK || t->share.rank) return st;
     if (best) st = store_link(t->store, STORE_BEST, t->best, err);
     record_event(t, "checkpoint", "");
     return st;
 }
 
 /* A save that fails between others costs nothing but itself: it is said, and the next one is tried when it is due. */
-static void save_if_possible(struct trainer *t)
+static void save_if_possible(struct trainer *t, bool together)
 {
     struct buf fields = {0};
     struct err err;
 
-    if (save_now(t, &err) == PAWL_OK) return;
+    if (save_now(t, together, &err) == PAWL_OK || t->share.rank) return;
     log_warn("step %lld is not saved as a checkpoint, training goes on: %s", (long long)t->at.step, err.text);
     buf_adds(&fields, ",\"what\":\"checkpoint\",\"why\":");
     json_add_string(&fields, err.text, strlen(err.text));
@@ -519,7 +533,7 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
     durable = journaling_now(t, stop_seconds_left());
     if (!durable) t->at.row = 0, t->at.row_loss = 0; /* what can't be saved is computed again */
     durable |= t->durable_step == t->at.step;
-    if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t))) save_if_possible(t);
+    if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t))) save_if_possible(t, false);
     if (durable || t->saved_step == t->at.step)
         return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: the same command goes on", why, (long long)t->at.step, (long long)t->total_steps,
                        t->at.row ? " and within the next" : "");
@@ -539,6 +553,22 @@ static enum pawl_status stop_broken(struct trainer *t, struct err *err)
                    (long long)t->total_steps, (long long)t->durable_step);
 }
 
+/* No later save makes up for this one: where it fails it is tried again, by all ranks. */
+static enum pawl_status save_last(struct trainer *t, struct err *err)
+{
+    enum pawl_status st = save_now(t, true, err), all;
+    bool failed = st != PAWL_OK;
+    struct err failure;
+
+    if ((all = share_any(t, &failed, &failure)) != PAWL_OK) {
+        *err = failure;
+        return all;
+    }
+    if (!failed) return PAWL_OK;
+    if (!t->share.rank) log_warn("the last checkpoint is tried again: %s", err->text);
+    return save_now(t, true, err);
+}
+
 /* What has to be done where the run stands, whether it came here by a step or by a resume: evaluate, save. *end: the run is done. */
 static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int64_t save_every, bool save_asked, bool *end, struct err *err)
 {
@@ -553,16 +583,9 @@ static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int
     if (*end && !last) log_info("stopping early: the held-out loss has not improved for %lld evaluations", (long long)t->at.evals_since_best);
     if (t->saved_step == t->at.step) return PAWL_OK;
     if (!*end && !(t->at.step && (best || save_asked || due(t->at.step, save_every)))) return PAWL_OK;
-    if ((st = collect(t, err)) != PAWL_OK) return st;
-    if (!*end) {
-        save_if_possible(t);
-        return PAWL_OK;
-    }
-    if ((st = save_now(t, err)) != PAWL_OK) { /* no later save makes up for this one */
-        log_warn("the last checkpoint is tried again: %s", err->text);
-        st = save_now(t, err);
-    }
-    return st;
+    if (*end) return save_last(t, err);
+    save_if_possible(t, true);
+    return PAWL_OK;
 }
 
 static enum pawl_status train_loop(struct trainer *t, struct err *err)
@@ -587,7 +610,7 @@ static enum pawl_status train_loop(struct trainer *t, struct err *err)
         if (st == PAWL_OK && end) return share_tell(t, err);
         if (st == PAWL_OK && !why && (t->share.rank || (st = remoting_step(t, err)) == PAWL_OK)) st = train_step(t, err);
         if (st == PAWL_OK && !why) share_count(t);
-        if (comm_check(t->share.comm, NULL) != PAWL_OK) return stop_broken(t, err);
+        if (comm_check(t->share.comm, err) != PAWL_OK) return stop_broken(t, err);
         if (st != PAWL_ELOCKED && (why || st == PAWL_ESTOPPED)) return stop_now(t, why ? why : stop_reason(), err);
         if (st != PAWL_OK) return st;
     }
