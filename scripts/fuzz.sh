@@ -37,7 +37,7 @@ for name in $names; do
     clang $flags -fsanitize=fuzzer tests/fuzz/fuzz_$name.c $out/objects/*.o -o $out/fuzz_$name -lyaml -lpcre2-8 -lutf8proc -lz -lm -lpthread
     echo "fuzz_$name, $seconds s"
     # some targets write files: into the folder that they run in
-    (cd $out && ./fuzz_$name -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -max_len=20000 -verbosity=0 -artifact_prefix=failed-$name- \
+    (cd $out && ./fuzz_$name -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -max_len=20000 -verbosity=0 -print_final_stats=1 -artifact_prefix=failed-$name- \
         corpus/$name ../tests/fuzz/corpus/$name seeds/$name >$name.log 2>&1) ||
         { tail -n 40 $out/$name.log; echo "fuzz_$name fails: $out/failed-$name-* is the input, $out/$name.log has more" >&2; exit 1; }
     echo "  $(grep -E 'stat::number_of_executed_units|Done [0-9]* runs' $out/$name.log | tail -n 1)"

@@ -231,6 +231,16 @@ static bool calls_tools(const struct messages *m, size_t i)
     return json_get(&m->list.items[i], "tool_calls") != NULL;
 }
 
+static bool is_known_role(const char *role)
+{
+    static const char *const known[] = {"system", "developer", "user", "assistant", "tool", "function", "ipython", "observation", "documents", "context"};
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (!strcmp(role, known[i])) return true;
+    }
+    return false;
+}
+
 static void look_at_messages(struct work *w)
 {
     const struct messages *m = &w->messages;
@@ -243,6 +253,7 @@ static void look_at_messages(struct work *w)
 
         if (content && content->type == JSON_STRING) look_at_text(w, content->text, content->len);
         if (assistant && m->train[i] && !calls_tools(m, i) && (!content || is_blank(content->text ? content->text : "", content->len))) note(w, FINDING_EMPTY_ANSWER);
+        if (!is_known_role(role) && !m->train[i]) note(w, FINDING_UNKNOWN_ROLE);
         if (!strcmp(role, "system") && i > 0) note(w, FINDING_ROLE_ORDER);
         if (user && !strcmp(before, "user")) note(w, FINDING_ROLE_ORDER);
         if (assistant && ((!strcmp(before, "assistant") && !calls_tools(m, i - 1)) || !strcmp(before, "") || !strcmp(before, "system"))) note(w, FINDING_ROLE_ORDER);

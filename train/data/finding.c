@@ -19,6 +19,8 @@ const struct finding_info finding_info[FINDING_KINDS] = {
     [FINDING_EMPTY_ANSWER] = {"empty_answer", false, "examples with an empty answer that is supervised", "the model learns to say nothing", "remove or fill them"},
     [FINDING_ROLE_ORDER] = {"role_order", false, "examples with roles in an unusual order (user and assistant should alternate, system only come first)",
                             "the model sees conversations that will not occur", "check how turns were split"},
+    [FINDING_UNKNOWN_ROLE] = {"unknown_role", false, "examples with a role that is none of system, user, assistant, tool and their like", "it is not learned, and few templates know it",
+                              "say by roles whose it is: {user: [...], assistant: [...]}"},
     [FINDING_SPECIAL_TEXT] = {"special_text", false, "examples with the text of a special token in what a user says", "it becomes that token and may end or forge a turn",
                               "remove or reword it"},
     [FINDING_MOJIBAKE] = {"mojibake", false, "examples with text that was decoded wrongly (\"\xc3\x83\xc2\xa9\" for \"\xc3\xa9\", or U+FFFD)", "the model learns to write it",
