@@ -3,6 +3,7 @@
 #   1. USR1 comes 120 s before the time is up or the job is preempted (set preempt_grace_seconds below that): pawl makes everything durable and exits 75, and the job is requeued.
 #   2. --requeue does the same after a node failure, and the next start goes on from the newest durable step; output_dir must be on a file system that all nodes see.
 #   3. `scontrol requeue` is asked for by the job itself; sites that forbid it need `sbatch --dependency=afternotok:...` in its place.
+#   4. Several ranks: `sbatch --nodes 4 --ntasks 4 --ntasks-per-node 1 scripts/launch/slurm.sh RUN.yaml`; with any other number it goes on as well.
 #SBATCH --job-name=pawl
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
@@ -24,5 +25,6 @@ while :; do
     [ $handed = 1 ] || break
     handed=0
 done
-[ $rc = 75 ] && scontrol requeue "$SLURM_JOB_ID"
+# 137 and 143: srun tells of a task that was killed before it tells of those that ended with 75 for it.
+case $rc in 75 | 137 | 143) scontrol requeue "$SLURM_JOB_ID" ;; esac
 exit $rc

@@ -513,7 +513,7 @@ static void save_if_possible(struct trainer *t, bool together)
     struct buf fields = {0};
     struct err err;
 
-    if (save_now(t, together, &err) == PAWL_OK || t->share.rank) return;
+    if (save_now(t, together, &err) == PAWL_OK || t->share.rank || comm_check(t->share.comm, NULL) != PAWL_OK) return;
     log_warn("step %lld is not saved as a checkpoint, training goes on: %s", (long long)t->at.step, err.text);
     buf_adds(&fields, ",\"what\":\"checkpoint\",\"why\":");
     json_add_string(&fields, err.text, strlen(err.text));
