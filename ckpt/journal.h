@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#define JOURNAL_DIR "journal" /* of a run directory */
 #define JOURNAL_FORMAT_VERSION 1
 #define JOURNAL_RECORD (1 << 20) /* bytes reserved for a record: the longest state and the data's alignment */
 

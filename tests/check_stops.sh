@@ -20,6 +20,26 @@ bytes=$(($(last_event "$dir/short" finished journal_bytes) / $(last_event "$dir/
 failed
 finished" ] || fail "on_event heard: $(cat "$hear")"
 
+# journal: SECONDS bounds the work at risk: far fewer commits than steps, and a stop makes the last step durable all the same.
+run "$dir/seldom" --set journal=1000 --set num_epochs=2 --set save_steps=100000 --set loss_watchdog_threshold=1e-30 --set loss_watchdog_patience=8 2>"$dir/err"
+[ "$(last_event "$dir/seldom" failed commits) $(last_event "$dir/seldom" failed durable_step)" = "1 8" ] || fail "journal: 1000: $(tail -1 "$dir/seldom/events.jsonl")"
+"$pawl" ckpt ls "$dir/seldom" | grep -q '^ *8 *1 .*journal/slot-[01] *verified' || fail "ckpt ls does not show the journal's step: $("$pawl" ckpt ls "$dir/seldom")"
+
+# Early stopping, the best loss and what was seen go on where they were: stopped after each of some steps, a run ends as the uninterrupted one does.
+early() { run "$@" --set num_epochs=20 --set learning_rate=0.05 --set val_set_size=8 --set eval_steps=3 --set early_stopping_patience=3 2>"$dir/err"; }
+early "$dir/whole" || fail "early stopping: $(cat "$dir/err")"
+steps=$(wc -l <"$dir/whole/metrics.jsonl")
+[ "$steps" -lt 90 ] || fail "early stopping did not stop: $steps steps"
+for n in 1 2 5; do
+    early "$dir/resumed" --set loss_watchdog_threshold=1e-30 --set loss_watchdog_patience=$n && fail "the watchdog did not bark after $n"
+    early "$dir/resumed" --set max_minutes=1e-12
+done
+early "$dir/resumed" || fail "early stopping, resumed: $(cat "$dir/err")"
+same "$dir/resumed" "early stopping, stopped now and then"
+[ "$(readlink "$dir/resumed/adapter-best")" = "$(readlink "$dir/whole/adapter-best")" ] || fail "the best is $(readlink "$dir/resumed/adapter-best"), uninterrupted $(readlink "$dir/whole/adapter-best")"
+evals() { grep '"event":"eval"' "$1/events.jsonl" | sed 's/"time":"[^"]*",//' | sort -u; }
+[ "$(evals "$dir/resumed")" = "$(evals "$dir/whole")" ] || fail "evaluations differ: $(diff <(evals "$dir/resumed") <(evals "$dir/whole"))"
+
 # A second process: exit 3, and it names the holder. A holder that was killed holds nothing.
 begin --set output_dir="$out"
 steps_done 1 "$out/metrics.jsonl"

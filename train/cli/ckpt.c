@@ -2,6 +2,7 @@
 #include "train/cli/ckpt_diff.h"
 #include "train/cli/commands.h"
 
+#include "ckpt/journal.h"
 #include "ckpt/store.h"
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
@@ -105,6 +106,28 @@ static enum pawl_status add_verified(struct ckpt_list *out, const char *path, st
     return st;
 }
 
+/* The journal's slots, for a person: they are states and no adapters, so the JSON, whose paths are adapters, leaves them out. A slot that is being written just now does not verify. */
+static enum pawl_status print_journal(const char *run_dir, struct err *err)
+{
+    char *dir = xasprintf("%s/" JOURNAL_DIR, run_dir);
+    struct journal_slots slots;
+    enum pawl_status st = journal_read(&slots, dir, err);
+
+    free(dir);
+    if (st != PAWL_OK) return st;
+    for (size_t i = 0; i < slots.n; i++) {
+        const struct journal_slot *s = &slots.items[i];
+
+        if (s->blank) continue;
+        printf("%10lld %4llu %9.1f  %s  ", (long long)s->at.step, (unsigned long long)s->at.generation, (double)s->map.size / 1e6, s->path);
+        if (s->why.status != PAWL_OK) printf("NOT USABLE: %s\n", s->why.text);
+        else if (s->at.row) printf("verified, and %lld rows of the next step\n", (long long)s->at.row);
+        else puts("verified");
+    }
+    journal_slots_free(&slots);
+    return PAWL_OK;
+}
+
 static int cmd_ls(int argc, char **argv)
 {
     bool json = false;
@@ -117,8 +140,12 @@ static int cmd_ls(int argc, char **argv)
     if (rc != CLI_RUN) return rc;
     trim_slashes(argc, argv);
     rc = 0;
-    if (add_verified(&list, argv[0], &err) == PAWL_OK) print_list(&list, json);
-    else rc = cli_fail(&err);
+    if (add_verified(&list, argv[0], &err) != PAWL_OK) {
+        rc = cli_fail(&err);
+    } else {
+        print_list(&list, json);
+        if (!json && print_journal(argv[0], &err) != PAWL_OK) rc = cli_fail(&err);
+    }
     ckpt_list_free(&list);
     return rc;
 }

@@ -7,8 +7,6 @@
 #include "ckpt/journal.h"
 #include "train/run/trainer.h"
 
-#define JOURNAL_DIR "journal"
-
 struct resume {
     struct ckpt *ckpt;               /* the newest that verifies, or NULL */
     struct journal_slots slots;
