@@ -148,3 +148,36 @@ enum pawl_status dev_check(struct dev *dev, struct err *err)
 {
     return dev->ops->check ? dev->ops->check(dev, err) : PAWL_OK;
 }
+
+/* --- memory */
+
+static void *alloc_on(void *dev, size_t bytes)
+{
+    return ((struct dev *)dev)->ops->alloc(dev, bytes);
+}
+
+enum pawl_status dev_arena_alloc(struct dev *dev, struct arena *a, struct err *err)
+{
+    return arena_alloc(a, dev->ops->available ? alloc_on : NULL, dev, err);
+}
+
+void dev_arena_free(struct dev *dev, struct arena *a)
+{
+    if (a->base && a->base != a->host) dev->ops->free(dev, a->base, a->bytes);
+    arena_free(a);
+}
+
+void *dev_fetch(struct dev *dev, const struct arena *a, const void *p, size_t bytes)
+{
+    void *host = arena_host(a, p);
+
+    if (host != p) dev->ops->download(dev, host, p, bytes);
+    return host;
+}
+
+void dev_send(struct dev *dev, const struct arena *a, void *p, size_t bytes)
+{
+    void *host = arena_host(a, p);
+
+    if (host != p) dev->ops->upload(dev, p, host, bytes);
+}

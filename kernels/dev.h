@@ -2,6 +2,7 @@
 #ifndef PAWL_DEV_H
 #define PAWL_DEV_H
 
+#include "kernels/base/arena.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/err.h"
 
@@ -36,6 +37,18 @@ struct dev {
  * PAWL_ISA=portable|avx2|avx512|avx512bf16 forces the instruction set of the CPU backend; one that this CPU lacks is an error. */
 enum pawl_status dev_open(struct dev **out, const char *device, enum dtype act, int threads, struct err *err);
 void dev_close(struct dev *dev); /* NULL is allowed */
+/* --- memory
+ * A device may have memory of its own (ops->available is not NULL), which the host cannot touch. Buffers of a size table then have a place on the host too (arena_host): fetch brings
+ * bytes there, send brings them back. Where the device's memory is the host's, that place is the buffer itself and nothing moves. */
+
+/* Allocates a size table on the device. PAWL_ENOMEM names the largest segment. */
+enum pawl_status dev_arena_alloc(struct dev *dev, struct arena *a, struct err *err);
+void dev_arena_free(struct dev *dev, struct arena *a);
+/* The place on the host of a buffer of the table, with what the device has there after all work that was queued. */
+void *dev_fetch(struct dev *dev, const struct arena *a, const void *p, size_t bytes);
+/* What stands at the place on the host goes to the buffer. */
+void dev_send(struct dev *dev, const struct arena *a, void *p, size_t bytes);
+
 /* The first failure of work that was given to the device; ops after it did nothing, so what they wrote is worth nothing. Ask after each download that matters. */
 enum pawl_status dev_check(struct dev *dev, struct err *err);
 

@@ -27,13 +27,11 @@ size_t arena_bytes(const struct arena *a)
     return total;
 }
 
-static void *host_alloc(size_t bytes)
+static void *host_alloc(size_t bytes, int flags)
 {
-    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 
-    if (p == MAP_FAILED) return NULL;
-    madvise(p, bytes, MADV_HUGEPAGE);
-    return p;
+    return p == MAP_FAILED ? NULL : p;
 }
 
 enum pawl_status arena_alloc(struct arena *a, void *(*alloc)(void *ctx, size_t bytes), void *ctx, struct err *err)
@@ -41,7 +39,9 @@ enum pawl_status arena_alloc(struct arena *a, void *(*alloc)(void *ctx, size_t b
     size_t off = 0;
 
     a->bytes = arena_bytes(a);
-    a->base = alloc ? alloc(ctx, a->bytes) : host_alloc(a->bytes);
+    a->host = host_alloc(a->bytes, alloc ? MAP_NORESERVE : 0);
+    a->base = alloc && a->host ? alloc(ctx, a->bytes) : a->host;
+    if (a->host && !alloc) madvise(a->host, a->bytes, MADV_HUGEPAGE);
     if (!a->base) {
         const struct arena_segment *largest = &a->seg[0];
 
@@ -60,7 +60,7 @@ enum pawl_status arena_alloc(struct arena *a, void *(*alloc)(void *ctx, size_t b
 
 void arena_free(struct arena *a)
 {
-    if (a->base) munmap(a->base, a->bytes ? a->bytes : 1);
+    if (a->host) munmap(a->host, a->bytes ? a->bytes : 1);
     free(a->seg);
     *a = (struct arena){0};
 }

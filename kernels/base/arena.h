@@ -21,6 +21,7 @@ struct arena {
     int nseg;
     void *base;
     size_t bytes; /* of the whole allocation */
+    void *host;   /* what the host can touch: base itself, or where alloc gave memory of a device, a range of the same size that takes memory only where it is touched */
 };
 
 /* Declares a buffer; *ptr is set when the arena is allocated and must stay where it is until then. */
@@ -29,7 +30,12 @@ void arena_reserve(struct arena *a, const char *name, size_t bytes, void *ptr);
 size_t arena_bytes(const struct arena *a);
 /* Allocates from alloc(ctx, bytes), which returns zeroed memory or NULL (then PAWL_ENOMEM names the largest segment); NULL alloc: host memory, huge pages advised. */
 enum pawl_status arena_alloc(struct arena *a, void *(*alloc)(void *ctx, size_t bytes), void *ctx, struct err *err);
-/* Frees host memory (alloc was NULL) and zeroes the table. */
+/* Frees host memory (base is the caller's where alloc was not NULL) and zeroes the table. */
 void arena_free(struct arena *a);
+/* The place on the host of an address within a buffer: the address itself, but for memory of a device. */
+static inline void *arena_host(const struct arena *a, const void *p)
+{
+    return (char *)a->host + ((const char *)p - (const char *)a->base);
+}
 
 #endif

@@ -57,13 +57,13 @@ static enum pawl_status run(struct evaluation *ev, uint8_t *matches, const struc
     for (size_t i = 0; i < dataset_count(data); i++)
         if (dataset_example(data, i).length > longest) longest = dataset_example(data, i).length;
     net_reserve(&net, &arena, in->dev, in->model, &in->lora, NET_INFER, rows_limits(rows, rows->opt.global_batch), longest + 1);
-    if ((st = arena_alloc(&arena, NULL, NULL, err)) == PAWL_OK) {
+    if ((st = dev_arena_alloc(in->dev, &arena, err)) == PAWL_OK) {
         net_init(&net);
         net.operand = in->operand;
         st = evaluate(ev, &net, rows, matches, true, err);
     }
     net_free(&net);
-    arena_free(&arena);
+    dev_arena_free(in->dev, &arena);
     return st;
 }
 

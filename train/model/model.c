@@ -211,6 +211,7 @@ done:
 void model_close(struct model *m)
 {
     if (!m) return;
+    if (m->dev) dev_arena_free(m->dev, &m->placed);
     for (size_t i = 0; i < m->files->n_owned; i++) free(m->files->owned[i]);
     free(m->files->owned);
     safetensors_close(m->files->hf);

@@ -2,6 +2,7 @@
 #ifndef PAWL_MODEL_MODEL_H
 #define PAWL_MODEL_MODEL_H
 
+#include "kernels/dev.h"
 #include "kernels/weight.h"
 #include "train/config/config.h"
 #include "train/model/spec.h"
@@ -24,6 +25,8 @@ struct model {
     uint64_t identity;         /* hash of names, shapes and sampled blocks of all tensors as the file has them */
     enum dtype storage;        /* of most linear layers: what messages print */
     size_t weight_bytes;       /* of all weights in memory or mapped */
+    struct dev *dev;           /* where model_place put them; NULL: they are where the host can read them */
+    struct arena placed;
     struct model_files *files;
 };
 
@@ -36,6 +39,8 @@ struct model_storage {
 /* path: a directory or a .gguf file. A missing, misshapen or unreadable tensor is an error that names it. Linear layers are quantised as asked (with progress; the result
  * is kept in the cache directory, verified, and mapped next time); embedding, norms and head stay as the file has them. */
 enum pawl_status model_open(struct model **out, const char *path, struct model_storage storage, struct err *err);
+/* Puts all weights and norms where the ops of dev read them: nowhere where its memory is the host's, else into its memory, where the host can't. dev must outlive m. */
+enum pawl_status model_place(struct model *m, struct dev *dev, struct err *err);
 void model_close(struct model *m); /* NULL is allowed */
 
 #endif

@@ -89,9 +89,9 @@ void net_eval(struct net *n, const struct micro *m, float *loss, int32_t *argmax
 void kv_reserve(struct kv_cache *kv, struct arena *a, const struct net *n, int sequences, int cap);
 void kv_free(struct kv_cache *kv);
 /* Runs whole prompts (each example of the micro-batch is one), keeps their keys and values as sequences sequence[example], and writes the logits behind the last token of
- * each: logits (examples, V) fp32 on the host. */
+ * each: logits (examples, V) fp32, on the device. */
 void net_prefill(struct net *n, struct kv_cache *kv, const struct micro *m, const int32_t *sequence, float *logits);
-/* One more token for each of count sequences: ids[i] becomes token pos[i] of sequence[i]; logits (count, V) on the host. */
+/* One more token for each of count sequences: ids[i] becomes token pos[i] of sequence[i]; logits (count, V) on the device. */
 void net_decode(struct net *n, struct kv_cache *kv, const int32_t *ids, const int32_t *pos, const int32_t *sequence, int count, float *logits);
 
 #endif

@@ -65,7 +65,7 @@ enum pawl_status evaluate_batches(struct evaluation_sums *sums, struct net *net,
     batch_free(&b);
     free(loss);
     free(argmax);
-    return stop_requested() ? err_set(err, PAWL_ESTOPPED, "stopped by %s while evaluating", stop_reason()) : PAWL_OK;
+    return stop_requested() ? err_set(err, PAWL_ESTOPPED, "stopped by %s while evaluating", stop_reason()) : dev_check(net->dev, err);
 }
 
 enum pawl_status evaluate_finish(struct evaluation *out, const struct evaluation_sums *all, const struct rows *rows, struct err *err)

@@ -31,7 +31,8 @@ struct generator {
     struct net net;
     struct kv_cache kv;
     struct micro micro;
-    float *logits;
+    struct arena arena;
+    float *logits; /* on the device */
     bool *stops; /* (V) */
     void (*done)(void *ctx, size_t i, const struct answer *a);
     void (*piece)(void *ctx, size_t i, const char *text, size_t len);
@@ -112,8 +113,20 @@ static void extend(struct generator *g, struct slot *s, float *logits)
     }
 }
 
+/* The next token of count sequences, from logits in this order. */
+static enum pawl_status extend_all(struct generator *g, const int32_t *sequence, int count, struct err *err)
+{
+    struct dev *dev = g->net.dev;
+    int64_t V = g->net.model->spec.V;
+    float *logits = dev_fetch(dev, &g->arena, g->logits, (size_t)count * (size_t)V * sizeof *logits);
+    enum pawl_status st = dev_check(dev, err);
+
+    for (int i = 0; i < count && st == PAWL_OK; i++) extend(g, &g->slots[sequence[i]], logits + (int64_t)i * V);
+    return st;
+}
+
 /* Gives free slots their prompts, as many as one pass takes, and runs those. */
-static void admit(struct generator *g)
+static enum pawl_status admit(struct generator *g, struct err *err)
 {
     struct layout *lay = &g->micro.layout;
     int32_t *ids = (int32_t *)g->micro.ids, *pos = (int32_t *)lay->pos, *sequence = g->micro.index; /* targets are not used: index is free */
@@ -134,14 +147,14 @@ static void admit(struct generator *g)
         g->micro.row_start[++k] = T;
         g->micro.example_start[k] = T;
     }
-    if (!k) return;
+    if (!k) return PAWL_OK;
     lay->T = T, lay->rows = lay->examples = k;
     g->micro.S = 0;
     net_prefill(&g->net, &g->kv, &g->micro, sequence, g->logits);
-    for (int i = 0; i < k; i++) extend(g, &g->slots[sequence[i]], g->logits + (int64_t)i * g->net.model->spec.V);
+    return extend_all(g, sequence, k, err);
 }
 
-static void decode(struct generator *g)
+static enum pawl_status decode(struct generator *g, struct err *err)
 {
     int32_t *ids = (int32_t *)g->micro.ids, *pos = (int32_t *)g->micro.layout.pos, *sequence = g->micro.index;
     int k = 0;
@@ -152,9 +165,9 @@ static void decode(struct generator *g)
         if (!s->busy) continue;
         ids[k] = s->ids[s->n - 1], pos[k] = s->n - 1, sequence[k++] = i;
     }
-    if (!k) return;
+    if (!k) return PAWL_OK;
     net_decode(&g->net, &g->kv, ids, pos, sequence, k, g->logits);
-    for (int i = 0; i < k; i++) extend(g, &g->slots[sequence[i]], g->logits + (int64_t)i * g->net.model->spec.V);
+    return extend_all(g, sequence, k, err);
 }
 
 static bool working(const struct generator *g)
@@ -169,7 +182,6 @@ enum pawl_status generate(struct dev *dev, const struct model *model, const stru
                           void (*piece)(void *ctx, size_t i, const char *text, size_t len), void *ctx, struct err *err)
 {
     struct generator g = {.tokenizer = tokenizer, .opt = opt, .prompts = prompts, .n = n, .first = first, .done = done, .piece = piece, .ctx = ctx};
-    struct arena arena = {0};
     struct rows_limits limits;
     int longest = 0, T;
     int32_t *pos;
@@ -181,10 +193,10 @@ enum pawl_status generate(struct dev *dev, const struct model *model, const stru
     g.cap = longest + opt->max_tokens;
     T = longest > 512 ? longest : 512; /* several short prompts share a pass */
     limits = (struct rows_limits){.rows = g.nslot, .tokens = T > g.nslot ? T : g.nslot, .supervised = T > g.nslot ? T : g.nslot, .examples = g.nslot};
-    net_reserve(&g.net, &arena, dev, model, lora, NET_INFER, limits, g.cap + 1);
-    kv_reserve(&g.kv, &arena, &g.net, g.nslot, g.cap);
-    arena_reserve(&arena, "logits", (size_t)g.nslot * (size_t)model->spec.V * sizeof *g.logits, &g.logits);
-    if ((st = arena_alloc(&arena, NULL, NULL, err)) != PAWL_OK) goto done;
+    net_reserve(&g.net, &g.arena, dev, model, lora, NET_INFER, limits, g.cap + 1);
+    kv_reserve(&g.kv, &g.arena, &g.net, g.nslot, g.cap);
+    arena_reserve(&g.arena, "logits", (size_t)g.nslot * (size_t)model->spec.V * sizeof *g.logits, &g.logits);
+    if ((st = dev_arena_alloc(dev, &g.arena, err)) != PAWL_OK) goto done;
     net_init(&g.net);
     g.net.operand = operand;
     micro_init(&g.micro, limits);
@@ -195,11 +207,9 @@ enum pawl_status generate(struct dev *dev, const struct model *model, const stru
     find_stops(&g, model->spec.V);
     g.slots = xcalloc((size_t)g.nslot, sizeof *g.slots);
     for (int i = 0; i < g.nslot; i++) g.slots[i].ids = xcalloc((size_t)g.cap + 1, sizeof *g.slots[i].ids);
-    while (working(&g) && !stop_requested()) {
-        admit(&g);
-        decode(&g);
-    }
-    if (stop_requested()) st = err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
+    while (st == PAWL_OK && working(&g) && !stop_requested())
+        if ((st = admit(&g, err)) == PAWL_OK) st = decode(&g, err);
+    if (st == PAWL_OK && stop_requested()) st = err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
     for (int i = 0; i < g.nslot; i++) {
         struct buf rest = {0};
 
@@ -216,6 +226,6 @@ done:
     free(g.stops);
     net_free(&g.net);
     kv_free(&g.kv);
-    arena_free(&arena);
+    dev_arena_free(dev, &g.arena);
     return st;
 }

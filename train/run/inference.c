@@ -40,9 +40,10 @@ static enum pawl_status open_adapter(struct inference *in, const char *dir, stru
 
     if (!dir) return PAWL_OK;
     if ((st = lora_open(&in->lora, &in->model->spec, dir, err)) != PAWL_OK) return st;
-    in->theta = xreallocarray(NULL, (size_t)in->lora.n, sizeof *in->theta);
-    in->operand = xreallocarray(NULL, (size_t)in->lora.n, (size_t)dtype_info[in->dev->act].bytes);
-    if ((st = lora_read(&in->lora, in->theta, dir, err)) != PAWL_OK) return st;
+    arena_reserve(&in->adapter, "adapter", (size_t)in->lora.n * sizeof *in->theta, &in->theta);
+    arena_reserve(&in->adapter, "adapter", (size_t)in->lora.n * (size_t)dtype_info[in->dev->act].bytes, &in->operand);
+    if ((st = dev_arena_alloc(in->dev, &in->adapter, err)) != PAWL_OK || (st = lora_read(&in->lora, arena_host(&in->adapter, in->theta), dir, err)) != PAWL_OK) return st;
+    dev_send(in->dev, &in->adapter, in->theta, (size_t)in->lora.n * sizeof *in->theta);
     in->dev->ops->round_operand(in->dev, in->operand, in->theta, in->lora.n);
     return PAWL_OK;
 }
@@ -71,7 +72,7 @@ enum pawl_status inference_open(struct inference *in, const struct inference_opt
     if ((st = dev_open(&in->dev, opt->device ? opt->device : "auto", type, (int)opt->threads, err)) != PAWL_OK) goto done;
     if ((st = locate(&path, model, LOCATE_MODEL, NULL, err)) != PAWL_OK) goto done;
     if ((st = model_open(&in->model, path, storage_of(opt, in->trained), err)) != PAWL_OK) goto done;
-    if ((st = open_adapter(in, opt->adapter, err)) != PAWL_OK) goto done;
+    if ((st = model_place(in->model, in->dev, err)) != PAWL_OK || (st = open_adapter(in, opt->adapter, err)) != PAWL_OK) goto done;
     if ((st = base_tokenizer(&in->tokenizer, path, in->model->spec.V, in->trained, err)) != PAWL_OK) goto done;
     st = open_template(in, path, opt->chat_template, err);
 done:
@@ -83,8 +84,7 @@ void inference_close(struct inference *in)
 {
     chat_template_free(in->chat);
     tokenizer_close(in->tokenizer);
-    free(in->theta);
-    free(in->operand);
+    dev_arena_free(in->dev, &in->adapter);
     lora_free(&in->lora);
     model_close(in->model);
     dev_close(in->dev);

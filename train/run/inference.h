@@ -21,6 +21,7 @@ struct inference {
     struct dev *dev;
     struct model *model;
     struct lora lora;      /* r 0 without an adapter */
+    struct arena adapter;  /* theta and operand, on the device */
     float *theta;
     act *operand;
     struct tokenizer *tokenizer;

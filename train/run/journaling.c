@@ -125,7 +125,9 @@ void journaling_step(struct trainer *t, bool due)
     struct journaling *j = t->journaling;
     size_t bytes = (size_t)t->lora.n * sizeof *t->theta;
     struct journal_part staged[3];
+    const float *from[] = {t->theta, t->m, t->v}; /* of one rank; of several, the whole is collected where it is needed */
     struct buf state = {0};
+    struct err failed;
     char *staging = due ? journal_begin(j->journal) : NULL;
 
     if (!staging) {
@@ -134,8 +136,9 @@ void journaling_step(struct trainer *t, bool due)
     }
     for (int i = 0; i < 3; i++) {
         staged[i] = (struct journal_part){staging + (size_t)i * bytes, bytes};
-        if ((float *)staged[i].data != t->whole[i]) t->dev->ops->download(t->dev, staging + (size_t)i * bytes, t->whole[i], bytes);
+        if (t->share.size == 1) t->dev->ops->download(t->dev, staging + (size_t)i * bytes, from[i], bytes);
     }
+    if (dev_check(t->dev, &failed) != PAWL_OK) return; /* the next step says so */
     state_add(t, true, &state);
     journal_commit(j->journal, here(t), staged, 3, state.data);
     buf_free(&state);
@@ -171,6 +174,7 @@ bool journaling_now(struct trainer *t, double seconds)
     struct journaling *j = t->journaling;
     struct journal_part parts[JOURNAL_PARTS];
     const float *from[JOURNAL_PARTS] = {t->whole[0], t->whole[1], t->whole[2]};
+    size_t bytes = (size_t)t->lora.n * sizeof **from;
     struct buf state = {0};
     struct journal_status s;
     struct err failed;
@@ -183,10 +187,11 @@ bool journaling_now(struct trainer *t, double seconds)
     s = journal_status(j->journal);
     follow(t, s);
     if (journal_order(s.durable, here(t)) == 0) return true;
-    if (t->share.size > 1 && t->whole_step != t->at.step) return false; /* the other ranks' slices are not here */
+    if (t->share.size > 1 ? t->whole_step != t->at.step : share_collect(t, &failed) != PAWL_OK) return false; /* the other ranks' slices are not here */
     for (int l = 0; l < t->tree.levels; l++)
-        if (t->at.row >> l & 1) from[n++] = t->tree.level[l];
-    for (int i = 0; i < n; i++) parts[i] = (struct journal_part){from[i], (size_t)t->lora.n * sizeof **from};
+        if (t->at.row >> l & 1) from[n++] = dev_fetch(t->dev, &t->arena, t->tree.level[l], bytes);
+    if (dev_check(t->dev, &failed) != PAWL_OK) return false;
+    for (int i = 0; i < n; i++) parts[i] = (struct journal_part){from[i], bytes};
     state_add(t, true, &state);
     ok = journal_commit_now(j->journal, here(t), parts, n, state.data, &failed) == PAWL_OK;
     buf_free(&state);

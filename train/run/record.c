@@ -71,7 +71,7 @@ void record_start(struct trainer *t, const char *json_fields)
     log_info("%s, %d layers, hidden %d, vocabulary %lld, %s base; LoRA r %d on %.2f million numbers; %s, %d threads", s->family->name, s->layers, s->C, (long long)s->V,
              dtype_info[t->model->storage].name, t->lora.r, (double)t->lora.n / 1e6, t->dev->name, t->dev->threads);
     log_info("%u rows, %lld tokens (%lld supervised) an epoch; %lld steps of %lld rows; %.0f MiB besides the base", t->rows->count, (long long)t->rows->total_tokens,
-             (long long)t->rows->total_supervised, (long long)t->total_steps, (long long)t->cfg->global_batch_size, (double)t->arena.bytes / 1048576);
+             (long long)t->rows->total_supervised, (long long)t->total_steps, (long long)t->cfg->global_batch_size, (double)(t->arena.bytes + t->host.bytes) / 1048576);
     if (t->resumed_from) log_info("resuming from %s (step %lld of %lld)", t->resumed_from, (long long)t->at.step, (long long)t->total_steps);
     buf_addf(&b, ",\"generation\":%llu,\"total_steps\":%lld,\"device\":", (unsigned long long)store_generation(t->store), (long long)t->total_steps);
     json_add_string(&b, t->dev->name, strlen(t->dev->name));

@@ -135,14 +135,14 @@ static enum pawl_status load_moments(struct trainer *t, const struct ckpt *c, st
         if (!p || p->dtype != DTYPE_F32 || p->rank != 1 || p->shape[0] != t->lora.n)
             st = err_set(err, PAWL_EFORMAT, "%s: tensor %s: expected f32 (%lld)", path, parts[i].name, (long long)t->lora.n);
         else
-            t->dev->ops->upload(t->dev, parts[i].to, p->data, p->bytes);
+            memcpy(parts[i].to, p->data, p->bytes);
     }
     safetensors_close(s);
     free(path);
     return st;
 }
 
-/* theta, m, v, then the pending nodes of the gradient tree from the smallest up. Those are of the first rows, which several ranks share out: they begin the step anew. */
+/* Into t->whole: theta, m, v. Then the pending nodes of the gradient tree from the smallest up. Those are of the first rows, which several ranks share out: they begin the step anew. */
 static enum pawl_status load_slot(struct trainer *t, const struct journal_slot *s, struct err *err)
 {
     size_t bytes = (size_t)t->lora.n * sizeof *t->theta;
@@ -155,7 +155,8 @@ static enum pawl_status load_slot(struct trainer *t, const struct journal_slot *
         if (s->at.row >> l & 1) to[n++] = t->tree.level[l];
     for (int i = 0; i < n; i++) {
         if (s->part[i].bytes != bytes) return err_set(err, PAWL_EFORMAT, "%s: part %d has %zu bytes, expected %zu", s->path, i, s->part[i].bytes, bytes);
-        t->dev->ops->upload(t->dev, to[i], s->part[i].data, bytes);
+        if (i < 3) memcpy(to[i], s->part[i].data, bytes);
+        else t->dev->ops->upload(t->dev, to[i], s->part[i].data, bytes);
     }
     return PAWL_OK;
 }
@@ -204,7 +205,8 @@ static void copy_state(struct trainer *t, float *to, bool back)
 static enum pawl_status recompute(struct trainer *t, const struct resume *r, const float *expected, struct replay *out, struct err *err)
 {
     int64_t n = range_count(t->share.held);
-    const float *now[] = {t->theta, t->m, t->v};
+    float *now[] = {t->theta, t->m, t->v};
+    size_t bytes = (size_t)n * sizeof *expected;
     struct batch b;
     int64_t row = 0;
     double loss = 0;
@@ -220,8 +222,8 @@ static enum pawl_status recompute(struct trainer *t, const struct resume *r, con
     if ((st = step_accumulate(t, &b, &row, &loss, false, err)) != PAWL_OK || (st = step_gradient(t, &b, &hashed, &loss, &sums, err)) != PAWL_OK) goto done;
     out->gradient = sums.hash == t->hash.gradient;
     if ((st = step_update(t, t->at.step, sums.norm, err)) != PAWL_OK) goto done;
-    for (int i = 0; i < 3; i++) differs |= memcmp(now[i], expected + i * n, (size_t)n * sizeof *expected) != 0;
-    st = share_any(t, &differs, err);
+    for (int i = 0; i < 3; i++) differs |= memcmp(dev_fetch(t->dev, &t->arena, now[i], bytes), expected + i * n, bytes) != 0;
+    if ((st = dev_check(t->dev, err)) == PAWL_OK) st = share_any(t, &differs, err);
     out->update = !differs;
 done:
     batch_free(&b);

@@ -158,17 +158,37 @@ void share_reserve(struct trainer *t)
         gradtree_reserve_run(&t->tree, &t->arena, t->lora.n, run.begin, run.end);
         inbox = n > inbox ? n : inbox;
     }
-    arena_reserve(&t->arena, "batch", (size_t)sizes[0] * sizeof(double), &s->row_loss);
+    arena_reserve(&t->host, "batch", (size_t)sizes[0] * sizeof(double), &s->row_loss);
     if (s->size > 1) arena_reserve(&t->arena, "gradients of other ranks", (size_t)(inbox * range_count(s->own)) * sizeof(float), &s->inbox);
 }
 
 /* --- the state */
 
-static void parts_of(struct trainer *t, float *part[3])
+static void parts_of(const struct trainer *t, float *part[3])
 {
     part[0] = t->theta;
     part[1] = t->m;
     part[2] = t->v;
+}
+
+void share_place(struct trainer *t)
+{
+    float *part[3];
+
+    parts_of(t, part);
+    for (int i = 0; i < 3; i++) t->whole[i] = t->share.size == 1 ? arena_host(&t->arena, part[i]) : t->staging ? t->staging + i * t->lora.n : NULL;
+}
+
+/* comm_all_gather of a buffer of the device. */
+static enum pawl_status gather_slices(struct trainer *t, void *data, const size_t *offset, struct err *err)
+{
+    const struct share *s = &t->share;
+    enum pawl_status st;
+
+    if (s->size == 1) return PAWL_OK;
+    dev_fetch(t->dev, &t->arena, (char *)data + offset[s->rank], offset[s->rank + 1] - offset[s->rank]);
+    if ((st = comm_all_gather(s->comm, arena_host(&t->arena, data), offset, err)) == PAWL_OK) dev_send(t->dev, &t->arena, data, offset[s->size]);
+    return st;
 }
 
 enum pawl_status share_deal(struct trainer *t, struct err *err)
@@ -178,16 +198,16 @@ enum pawl_status share_deal(struct trainer *t, struct err *err)
     float *part[3];
     enum pawl_status st = comm_broadcast(s->comm, &t->at, sizeof t->at, err);
 
-    if (s->size == 1) return PAWL_OK;
     parts_of(t, part);
     for (int i = 0; i < 3 && st == PAWL_OK; i++) {
-        float *whole = t->whole[i];
+        float *whole = t->whole[i], *mine = arena_host(&t->arena, part[i]);
 
-        if (s->sharded) st = comm_scatter(s->comm, whole, part[i], s->f32, err);
-        else st = comm_broadcast(s->comm, s->rank ? part[i] : whole, bytes, err);
-        if (s->rank == 0) t->dev->ops->upload(t->dev, part[i], whole + s->held.begin, bytes);
+        if (s->sharded) st = comm_scatter(s->comm, whole, mine, s->f32, err);
+        else st = comm_broadcast(s->comm, s->rank ? mine : whole, bytes, err);
+        if (s->rank == 0 && s->size > 1) t->dev->ops->upload(t->dev, part[i], whole + s->held.begin, bytes);
+        else dev_send(t->dev, &t->arena, part[i], bytes);
     }
-    return st;
+    return st == PAWL_OK ? dev_check(t->dev, err) : st;
 }
 
 enum pawl_status share_collect(struct trainer *t, struct err *err)
@@ -197,15 +217,19 @@ enum pawl_status share_collect(struct trainer *t, struct err *err)
     float *part[3];
     enum pawl_status st = PAWL_OK;
 
-    if (s->size == 1) return PAWL_OK;
+    if (s->size == 1 && t->whole_step == t->at.step) return PAWL_OK;
     parts_of(t, part);
     t->whole_step = -1;
     for (int i = 0; i < 3 && st == PAWL_OK; i++) {
-        if (s->rank == 0) t->dev->ops->download(t->dev, t->whole[i] + s->held.begin, part[i], bytes);
-        if (s->sharded) st = comm_gather(s->comm, t->whole[i], part[i], s->f32, err);
+        float *mine = arena_host(&t->arena, part[i]);
+
+        if (s->rank == 0 && s->size > 1) t->dev->ops->download(t->dev, t->whole[i] + s->held.begin, part[i], bytes);
+        else if (s->sharded || s->size == 1) mine = dev_fetch(t->dev, &t->arena, part[i], bytes);
+        if (s->sharded) st = comm_gather(s->comm, t->whole[i], mine, s->f32, err);
     }
-    if (st == PAWL_OK) t->whole_step = t->at.step;
-    return st;
+    if (st != PAWL_OK || (st = dev_check(t->dev, err)) != PAWL_OK) return st;
+    t->whole_step = t->at.step;
+    return PAWL_OK;
 }
 
 enum pawl_status share_operand(struct trainer *t, struct err *err)
@@ -218,7 +242,7 @@ enum pawl_status share_operand(struct trainer *t, struct err *err)
 
 enum pawl_status share_gather_operand(struct trainer *t, struct err *err)
 {
-    return t->share.sharded ? comm_all_gather(t->share.comm, t->operand, t->share.act, err) : PAWL_OK;
+    return t->share.sharded ? gather_slices(t, t->operand, t->share.act, err) : PAWL_OK;
 }
 
 /* --- a step */
@@ -240,21 +264,23 @@ enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *
 
             if (k != s->rank) {
                 node->data = inbox;
-                if (count) s->recv[nrecv++] = (struct comm_piece){k, inbox, (size_t)count * sizeof(float)};
+                if (count) s->recv[nrecv++] = (struct comm_piece){k, arena_host(&t->arena, inbox), (size_t)count * sizeof(float)};
                 inbox += count;
                 continue;
             }
             float *whole = gradtree_data(&t->tree, node);
+            char *from = s->size > 1 ? dev_fetch(t->dev, &t->arena, whole, s->f32[s->size]) : NULL;
             for (int to = 0; to < s->size; to++)
-                if (to != k && s->f32[to + 1] > s->f32[to]) s->send[nsend++] = (struct comm_piece){to, (char *)whole + s->f32[to], s->f32[to + 1] - s->f32[to]};
+                if (to != k && s->f32[to + 1] > s->f32[to]) s->send[nsend++] = (struct comm_piece){to, from + s->f32[to], s->f32[to + 1] - s->f32[to]};
             node->data = whole + s->own.begin;
         }
     }
     if (s->rank) s->recv[nrecv++] = (struct comm_piece){0, due, sizeof *due};
     for (int to = 1; to < s->size && !s->rank; to++) s->send[nsend++] = (struct comm_piece){to, due, sizeof *due};
     if ((st = comm_exchange(s->comm, s->send, nsend, s->recv, nrecv, err)) != PAWL_OK) return st;
+    if (inbox != s->inbox) dev_send(t->dev, &t->arena, s->inbox, (size_t)(inbox - s->inbox) * sizeof *inbox);
     gradtree_join(t->dev, s->nodes, nodes, count, own);
-    return s->sharded ? PAWL_OK : comm_all_gather(s->comm, t->g, s->f32, err);
+    return s->sharded ? PAWL_OK : gather_slices(t, t->g, s->f32, err);
 }
 
 enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *hash, struct err *err)
@@ -268,7 +294,7 @@ enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *
     hashes[s->rank] = *hash;
     for (int k = 0; k < s->size; k++) {
         struct range theirs = shard_rows(b->rows, k, s->size);
-        char *blocks = (char *)t->norm_blocks;
+        char *blocks = arena_host(&t->arena, t->norm_blocks);
 
         if (k == s->rank) continue;
         s->send[nsend++] = (struct comm_piece){k, hash, sizeof *hash};

@@ -56,10 +56,11 @@ enum pawl_status share_compare(struct trainer *t, struct err *err);
 /* Own and held slices, once t->lora is known; then what the ranks need goes into the size table, the gradient tree included. */
 void share_slices(struct trainer *t);
 void share_reserve(struct trainer *t);
+void share_place(struct trainer *t); /* once they are allocated: t->whole */
 
 /* --- the state: t->at of rank 0, and t->whole <-> theta, m, v */
 enum pawl_status share_deal(struct trainer *t, struct err *err);    /* from rank 0's whole state */
-enum pawl_status share_collect(struct trainer *t, struct err *err); /* into it; nothing moves with one rank */
+enum pawl_status share_collect(struct trainer *t, struct err *err); /* into it; with one rank nothing moves where the device's memory is the host's */
 enum pawl_status share_operand(struct trainer *t, struct err *err);  /* theta rounded, everybody's slice to all */
 enum pawl_status share_gather_operand(struct trainer *t, struct err *err); /* the same where each has rounded its slice already, as AdamW does */
 

@@ -61,6 +61,7 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
     struct net_step step = {.seed = (uint64_t)t->cfg->seed, .step = b->step, .give_up = stops ? must_give_up : NULL, .ctx = &u};
     struct range run = share_rows(t, b->rows);
     int micro = (int)t->cfg->micro_batch_size;
+    enum pawl_status st;
 
     t->tree.first = run.begin;
     if (*row < run.begin) *row = run.begin;
@@ -74,6 +75,7 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
             t->given_up = n;
             return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
         }
+        if ((st = dev_check(t->dev, err)) != PAWL_OK) return st;
         /* Each row's losses are added by themselves and the rows in order, so that neither the micro-batch nor the number of ranks shows. */
         for (int r = 0; r < n; r++) {
             double sum = 0;
@@ -94,7 +96,7 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
 static uint64_t gradient_hash(const struct trainer *t)
 {
     struct range own = t->share.own;
-    const float *g = t->g + (own.begin - t->share.held.begin);
+    const float *g = dev_fetch(t->dev, &t->arena, t->g + (own.begin - t->share.held.begin), (size_t)range_count(own) * sizeof *g);
     uint64_t h = 0;
 
 #pragma omp parallel for schedule(static) reduction(+ : h) num_threads(t->dev->threads)
@@ -118,13 +120,15 @@ static enum pawl_status sum_losses(const struct trainer *t, const struct batch *
 enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *hashed, double *loss, struct step_sums *out, struct err *err)
 {
     const struct share *s = &t->share;
+    double *blocks = t->norm_blocks + s->own.begin / CLIP_BLOCK;
     enum pawl_status st = share_gradient(t, b, hashed, err);
 
     if (st != PAWL_OK) return st;
-    t->dev->ops->sum_squares(t->dev, t->norm_blocks + s->own.begin / CLIP_BLOCK, t->g + (s->own.begin - s->held.begin), range_count(s->own), CLIP_BLOCK);
+    t->dev->ops->sum_squares(t->dev, blocks, t->g + (s->own.begin - s->held.begin), range_count(s->own), CLIP_BLOCK);
+    dev_fetch(t->dev, &t->arena, blocks, (size_t)clip_blocks(range_count(s->own)) * sizeof *blocks);
     out->hash = *hashed ? gradient_hash(t) : 0;
-    if ((st = share_sums(t, b, &out->hash, err)) != PAWL_OK || (st = sum_losses(t, b, loss, err)) != PAWL_OK) return st;
-    out->norm = clip_norm_of(t->norm_blocks, clip_blocks(t->lora.n));
+    if ((st = dev_check(t->dev, err)) != PAWL_OK || (st = share_sums(t, b, &out->hash, err)) != PAWL_OK || (st = sum_losses(t, b, loss, err)) != PAWL_OK) return st;
+    out->norm = clip_norm_of(arena_host(&t->arena, t->norm_blocks), clip_blocks(t->lora.n));
     return isfinite(out->norm) ? PAWL_OK : bad_number(t, b, 0, b->rows, "gradient norm", out->norm, err);
 }
 

@@ -11,6 +11,7 @@
 #include "train/run/generate.h"
 #include "train/run/journaling.h"
 #include "train/run/ledger.h"
+#include "train/run/memory.h"
 #include "train/run/record.h"
 #include "train/run/remoting.h"
 #include "train/run/restore.h"
@@ -113,6 +114,7 @@ static void reserve(struct trainer *t, enum net_mode mode)
 
     net_free(&t->net);
     arena_free(&t->arena);
+    arena_free(&t->host);
     share_slices(t);
     bytes = (size_t)range_count(t->share.held) * sizeof(float);
     staging = t->share.rank ? 0 : t->share.size > 1 ? 3 * (size_t)t->lora.n * sizeof(float) : journaling_bytes(t->cfg, t->lora.n);
@@ -125,46 +127,25 @@ static void reserve(struct trainer *t, enum net_mode mode)
     arena_reserve(&t->arena, "gradient", (size_t)clip_blocks(t->lora.n) * sizeof(double), &t->norm_blocks);
     share_reserve(t);
     t->staging = NULL;
-    if (staging) arena_reserve(&t->arena, "journal", staging, &t->staging);
-    arena_reserve(&t->arena, "batch", (size_t)limits.supervised * sizeof(float), &t->loss);
-}
-
-/* What the run may take: memory_limit, or what the system says is available. 0: unknown. */
-static size_t memory_budget(const struct config *c)
-{
-    FILE *f;
-    char line[128];
-    unsigned long long kib = 0;
-
-    if (c->memory_limit > 0) return (size_t)c->memory_limit;
-    if (!(f = fopen("/proc/meminfo", "r"))) return 0;
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
-    fclose(f);
-    return (size_t)kib * 1024;
+    if (staging) arena_reserve(&t->host, "journal", staging, &t->staging);
+    arena_reserve(&t->host, "batch", (size_t)limits.supervised * sizeof(float), &t->loss);
 }
 
 static enum pawl_status allocate(struct trainer *t, struct err *err)
 {
-    size_t budget = memory_budget(t->cfg), weights = t->model->weight_bytes;
-    int checkpointing = t->cfg->gradient_checkpointing;
     enum pawl_status st;
 
-    reserve(t, checkpointing == CONFIG_ON ? NET_TRAIN_CHECKPOINTED : NET_TRAIN);
-    if (budget && arena_bytes(&t->arena) + weights > budget && checkpointing == CONFIG_AUTO) {
+    reserve(t, t->cfg->gradient_checkpointing == CONFIG_ON ? NET_TRAIN_CHECKPOINTED : NET_TRAIN);
+    if (t->cfg->gradient_checkpointing == CONFIG_AUTO && !memory_suffices(t, NULL)) {
         reserve(t, NET_TRAIN_CHECKPOINTED);
         log_info("gradient checkpointing is on: memory would not suffice without it");
     }
-    if (budget && arena_bytes(&t->arena) + weights > budget)
-        return err_set(err, PAWL_ENOMEM, "memory: %.0f MiB are needed (%.0f of them weights), %.0f MiB may be used: lower micro_batch_size or sequence_len%s",
-                       (double)(arena_bytes(&t->arena) + weights) / 1048576, (double)weights / 1048576, (double)budget / 1048576,
-                       checkpointing == CONFIG_OFF ? ", or set gradient_checkpointing: true" : "");
-    if ((st = arena_alloc(&t->arena, NULL, NULL, err)) != PAWL_OK) return st;
+    if (!memory_suffices(t, err)) return err->status;
+    if ((st = model_place(t->model, t->dev, err)) != PAWL_OK) return st;
+    if ((st = dev_arena_alloc(t->dev, &t->arena, err)) != PAWL_OK || (st = arena_alloc(&t->host, NULL, NULL, err)) != PAWL_OK) return st;
     net_init(&t->net);
     t->net.operand = t->operand;
-    t->whole[0] = t->share.size == 1 ? t->theta : t->staging;
-    t->whole[1] = t->share.size == 1 ? t->m : t->staging ? t->staging + t->lora.n : NULL;
-    t->whole[2] = t->share.size == 1 ? t->v : t->staging ? t->staging + 2 * t->lora.n : NULL;
+    share_place(t);
     micro_init(&t->micro, micro_limits(t));
     return PAWL_OK;
 }
@@ -345,7 +326,7 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     t->at.tokens += b->T;
     t->at.supervised += b->supervised;
     t->at.watchdog = t->cfg->loss_watchdog_threshold > 0 && r.loss > t->cfg->loss_watchdog_threshold ? t->at.watchdog + 1 : 0;
-    if (due && (st = share_collect(t, err)) != PAWL_OK) return st;
+    if (due && t->share.size > 1 && (st = share_collect(t, err)) != PAWL_OK) return st;
     r.epoch = rows_epochs_done(t->rows, b->step);
     r.tokens = b->T, r.supervised = b->supervised;
     r.seconds = seconds_between(begin, time_now());
@@ -472,8 +453,7 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
 /* The whole state where it can be saved, once the last commit has left it. */
 static enum pawl_status collect(struct trainer *t, struct err *err)
 {
-    if (t->share.size == 1) return PAWL_OK;
-    if (t->share.rank == 0) journaling_idle(t, 1e9);
+    if (t->share.rank == 0 && t->share.size > 1) journaling_idle(t, 1e9);
     return share_collect(t, err);
 }
 
@@ -528,7 +508,7 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
     bool durable;
     enum pawl_status st;
 
-    if (t->share.size > 1 && t->saved_step != t->at.step && (st = collect(t, err)) != PAWL_OK) return st;
+    if (t->saved_step != t->at.step && (st = collect(t, err)) != PAWL_OK) return st;
     if (t->share.rank) return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld", why, (long long)t->at.step);
     durable = journaling_now(t, stop_seconds_left());
     if (!durable) t->at.row = 0, t->at.row_loss = 0; /* what can't be saved is computed again */
@@ -629,7 +609,8 @@ static void trainer_close(struct trainer *t)
     store_close(t->store);
     micro_free(&t->micro);
     net_free(&t->net);
-    arena_free(&t->arena);
+    dev_arena_free(t->dev, &t->arena);
+    arena_free(&t->host);
     lora_free(&t->lora);
     rows_free(t->rows);
     rows_free(t->eval_rows);

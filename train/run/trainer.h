@@ -58,13 +58,13 @@ struct trainer {
     struct loader *loader;
     struct lora lora;
 
-    struct arena arena;
+    struct arena arena, host; /* on the device; what only the host touches */
     struct net net;
     struct gradtree tree;
     struct micro micro;
     float *theta, *m, *v, *g; /* of share.held: lora.n each where the run has one rank */
     act *operand;             /* (lora.n) */
-    float *whole[3];          /* (lora.n) theta, m, v: themselves where the run has one rank, else rank 0's staging as share_collect left it; NULL elsewhere */
+    float *whole[3];          /* (lora.n) theta, m, v on the host as share_collect left them: their places there where the run has one rank, else rank 0's staging; NULL elsewhere */
     int64_t whole_step;       /* that it was collected at; -1: it is not whole */
     double *norm_blocks;
     float *loss;              /* of a micro-batch's supervised tokens */
