@@ -124,17 +124,28 @@ static bool follow(const struct rclone *r, struct child *c, int64_t until, struc
     return false;
 }
 
-/* The last line with something in it, without rclone's date and time in front: what went wrong. It may be cut from the buffer. */
+/* "2026/11/30 19:00:01 " */
+static bool has_date(const char *line)
+{
+    return strlen(line) > 20 && line[4] == '/' && line[7] == '/' && line[10] == ' ' && line[13] == ':';
+}
+
+/* What went wrong: the last line with a date, without it; or the last line, where none has one. What stands behind such a line are details of it. text is changed. */
 static const char *last_line(struct buf *text)
 {
-    const char *line = text->len ? text->data : "it said nothing";
+    const char *line = "it said nothing";
+    char *p = text->data, *next;
 
-    while (text->len && strchr("\n\r\t ", text->data[text->len - 1])) text->data[--text->len] = 0;
-    for (char *p = text->data; text->len && *p; p++) {
-        if (*p == '\n') line = p + 1;
-        if (*p == '\t') *p = ' ';
+    for (bool dated = false; p && *p; p = next) {
+        char *end = strchr(p, '\n');
+
+        next = end ? end + 1 : p + strlen(p);
+        if (end) *end = 0;
+        if (has_date(p)) line = p + 20, dated = true;
+        else if (!dated && *p) line = p;
     }
-    if (strlen(line) > 20 && line[4] == '/' && line[7] == '/' && line[10] == ' ' && line[13] == ':') line += 20;
+    for (p = text->len ? text->data : NULL; p && p < text->data + text->len; p++)
+        if (*p == '\t') *p = ' ';
     return line;
 }
 
@@ -159,7 +170,7 @@ static enum pawl_status run(struct rclone *r, const char *const *args, double se
     } else if (WIFSIGNALED(status)) {
         st = err_set(err, PAWL_EIO, "%s %s: ended by signal %d", r->program, args[0], WTERMSIG(status));
     } else if (WEXITSTATUS(status) && !(missing && *missing)) {
-        bool unknown = errors.len && strstr(errors.data, "didn't find section in config file");
+        bool unknown = errors.len && strstr(errors.data, "didn't find section in config file"); /* before the lines are cut apart */
 
         st = err_set(err, unknown ? PAWL_EINVAL : PAWL_EIO, "%s %s: exit code %d: %.900s%s", r->program, args[0], WEXITSTATUS(status), last_line(&errors),
                      unknown ? ": `rclone config` makes a remote, `rclone listremotes` names those that are there" : "");

@@ -71,6 +71,18 @@ static bool want(void *ctx, const struct remote_file *f)
 
 /* --- putting it in its place */
 
+static bool verifies(const char *dir, bool aloud)
+{
+    struct ckpt *c = ckpt_read(dir);
+    bool ok;
+
+    ckpt_verify(c, &fsys_real, false);
+    ok = c->verified;
+    if (!ok && aloud) log_warn("%s is not used: %s", c->name, c->why.text);
+    ckpt_free(c);
+    return ok;
+}
+
 static enum pawl_status place_checkpoints(struct store *store, const char *tmp, struct err *err)
 {
     char **names;
@@ -82,10 +94,7 @@ static enum pawl_status place_checkpoints(struct store *store, const char *tmp, 
         char *dir = xasprintf("%s/%s", tmp, names[i]);
         int64_t step;
 
-        if (ckpt_name_step(names[i], &step) && store_adopt(store, dir, names[i], err) != PAWL_OK) {
-            if (err->status == PAWL_EIO) st = PAWL_EIO;
-            else log_warn("%s is not used: %s", names[i], err->text);
-        }
+        if (ckpt_name_step(names[i], &step) && verifies(dir, true)) st = store_adopt(store, dir, names[i], err);
         free(dir);
     }
     dir_list_free(names, n);
@@ -167,12 +176,13 @@ static void link_best(struct store *store, const struct remote_state *s)
     free(name);
 }
 
-/* Whether the head itself got here: a slot or a checkpoint that verifies. */
+/* Whether the head itself got here: a slot, whose object was verified, or a checkpoint that verifies. */
 static bool head_is_here(struct store *store, const struct remote_state *s, const char *tmp)
 {
-    char *path = xasprintf("%s/%s%s", tmp, s->head, strncmp(s->head, CKPT_PREFIX, strlen(CKPT_PREFIX)) ? "" : "/" CKPT_MANIFEST);
+    char *path = xasprintf("%s/%s", tmp, s->head);
     struct wanted w = {store, s, NULL, false};
-    bool here = *s->head && (file_exists(path) || checkpoint_is_here(&w, s->head));
+    int64_t step;
+    bool here = ckpt_name_step(s->head, &step) ? verifies(path, false) || checkpoint_is_here(&w, s->head) : *s->head && file_exists(path);
 
     free(path);
     return here;
