@@ -45,6 +45,7 @@ void remote_close(struct remote *r)
     for (size_t i = 0; i < r->n_assigned; i++) free(r->assigned[i].name), free(r->assigned[i].part.object);
     free(r->assigned);
     remote_state_free(r->base);
+    remote_state_free(r->before);
     free(r->root);
     free(r);
 }

@@ -6,7 +6,7 @@
  *
  * R1  A state is real if and only if its manifest verifies: its own CRC, then size and CRC32 of every object that it names. The manifest is written last.
  * R2  No object is written twice with other content: N counts up, TOKEN is random, the generation rises with every process.
- * R3  Objects and manifests go only after a newer manifest was read back and all that it names was seen in a listing; the two newest states stay.
+ * R3  Objects and manifests go only after a newer manifest was read back and all that it names was seen in a listing; the two newest states that differ in step stay.
  * R4  The highest generation owns the place. A process reads the index before each manifest and after it; one that sees a higher generation than its own has been taken over
  *     from and writes no more (PAWL_ELOCKED, with who it was).
  *

@@ -21,7 +21,8 @@ struct remote {
     uint64_t generation; /* 0: nothing is claimed */
     bool claimed;
     int64_t count;       /* N of the last name that was given */
-    struct remote_state *base;
+    struct remote_state *base;   /* what the next one shares objects with */
+    struct remote_state *before; /* the newest one published here whose state is an older one than base's; NULL: none yet */
     struct assigned *assigned; /* names that an attempt gave: the next one goes on with them */
     size_t n_assigned;
 };

@@ -261,7 +261,8 @@ static enum pawl_status delete_all(struct remote *r, const struct buf *names, co
     return st;
 }
 
-/* R3: what this run's own past left behind, up to this generation; the two newest states stay. What can't be removed now goes the next time. */
+/* R3: what this run's own past left behind, up to this generation; the two newest states stay, two that differ in more than records. What can't be removed now goes the next
+ * time. */
 static void clear(struct remote *r, const struct listing *l, const struct remote_state *now, const struct remote_state *before, const char *scratch)
 {
     struct remote_index x;
@@ -271,7 +272,7 @@ static void clear(struct remote *r, const struct listing *l, const struct remote
     remote_index_of(l, &x);
     for (size_t i = 0; i < x.n; i++) {
         const struct remote_entry *e = &x.items[i];
-        bool stays = !strcmp(e->name, now->name) || (before && !strcmp(e->name, before->name)) || strcmp(e->run_id, r->run_id) || e->at.generation > r->generation;
+        bool stays = !strcmp(e->name, now->name) || !strcmp(e->name, before->name) || strcmp(e->run_id, r->run_id) || e->at.generation > r->generation;
 
         if (e->claim) stays |= e->at.generation == r->generation;
         if (!stays) buf_addf(&index, "%s\n", e->name);
@@ -305,7 +306,12 @@ static enum pawl_status commit(struct making *m, const char *name, struct err *e
     }
     remote_index_of(&l, &x);
     if ((st = remote_fence(r, &x, err)) != PAWL_OK) goto done;
-    clear(r, &l, back, r->base, m->scratch);
+    if (r->base && journal_order(r->base->at, back->at)) {
+        remote_state_free(r->before);
+        r->before = r->base;
+        r->base = NULL;
+    }
+    if (r->before) clear(r, &l, back, r->before, m->scratch);
     remote_build_on(r, back);
     back = NULL;
     forget_assigned(r);

@@ -192,6 +192,19 @@ static void two_states_stay_and_nothing_else(void **state)
     remote_close(r);
 }
 
+/* Records alone make a new manifest, but no second state: damage to what both name must not be the end. */
+static void the_same_step_again_is_no_second_state(void **state)
+{
+    struct remote *r = open_at(3);
+    struct err err;
+
+    for (int i = 0; i < 5; i++)
+        if (publish(r, 3, i < 2 ? 5 + i : 6, NULL, &err) != PAWL_OK) fail_msg("%s", err.text);
+    shell("rm $(ls " STORE "/objects/*/*/*-slot | tail -1)");
+    assert_int_equal(newest(), 5);
+    remote_close(r);
+}
+
 /* Whatever call of an upload fails, before or after it has done its work: the state before stands or the new one does, and the next upload succeeds. */
 static void every_call_failing_in_turn(void **state)
 {
@@ -387,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup(what_is_published_comes_back, setup),
         cmocka_unit_test_setup(a_long_record_grows_by_what_was_added, setup),
         cmocka_unit_test_setup(two_states_stay_and_nothing_else, setup),
+        cmocka_unit_test_setup(the_same_step_again_is_no_second_state, setup),
         cmocka_unit_test_setup(every_call_failing_in_turn, setup),
         cmocka_unit_test_setup(a_take_over_at_any_moment_stops_the_first, setup),
         cmocka_unit_test_setup(of_two_that_begin_at_once_one_stays, setup),

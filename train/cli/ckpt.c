@@ -1,8 +1,10 @@
 #include "train/cli/cli.h"
 #include "train/cli/ckpt_diff.h"
+#include "train/cli/ckpt_remote.h"
 #include "train/cli/commands.h"
 
 #include "ckpt/journal.h"
+#include "ckpt/remote.h"
 #include "ckpt/store.h"
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
@@ -131,7 +133,8 @@ static enum pawl_status print_journal(const char *run_dir, struct err *err)
 static int cmd_ls(int argc, char **argv)
 {
     bool json = false;
-    const struct cli_spec spec = {"ckpt ls", "RUN_DIR", "What can be resumed, newest first, and why the others can't. Every byte is read.", "pawl ckpt ls runs/a --json", NULL, 1, 1,
+    const struct cli_spec spec = {"ckpt ls", "RUN_DIR | NAME:BUCKET/PATH", "What can be resumed, newest first, and why the others can't. Every byte is read; of a remote, the manifests and the sizes of its objects.",
+                                  "pawl ckpt ls runs/a --json", NULL, 1, 1,
                                   &json};
     struct ckpt_list list = {0};
     struct err err;
@@ -139,6 +142,7 @@ static int cmd_ls(int argc, char **argv)
 
     if (rc != CLI_RUN) return rc;
     trim_slashes(argc, argv);
+    if (remote_is_name(argv[0])) return ckpt_remote_ls(argv[0], json, &err) == PAWL_OK ? 0 : cli_fail(&err);
     rc = 0;
     if (add_verified(&list, argv[0], &err) != PAWL_OK) {
         rc = cli_fail(&err);
@@ -153,7 +157,7 @@ static int cmd_ls(int argc, char **argv)
 static int cmd_verify(int argc, char **argv)
 {
     bool json = false;
-    const struct cli_spec spec = {"ckpt verify", "DIR...", "Reads every byte of checkpoints, or of all in run directories; exit 1 unless all of them verify.",
+    const struct cli_spec spec = {"ckpt verify", "DIR... | NAME:BUCKET/PATH", "Reads every byte of checkpoints, or of all in run directories or a remote (which downloads them); exit 1 unless all of them verify.",
                                   "pawl ckpt verify runs/a/checkpoint-200", NULL, 1, -1, &json};
     struct ckpt_list list = {0};
     struct err err;
@@ -161,6 +165,11 @@ static int cmd_verify(int argc, char **argv)
 
     if (rc != CLI_RUN) return rc;
     trim_slashes(argc, argv);
+    if (argc == 1 && remote_is_name(argv[0])) {
+        bool all = false;
+
+        return ckpt_remote_verify(argv[0], json, &all, &err) != PAWL_OK ? cli_fail(&err) : all ? 0 : 1;
+    }
     rc = 0;
     for (int i = 0; i < argc; i++)
         if (add_verified(&list, argv[i], &err) != PAWL_OK) {
@@ -228,7 +237,7 @@ static void print_one(const struct ckpt *c, bool json)
 static int cmd_show(int argc, char **argv)
 {
     bool json = false;
-    const struct cli_spec spec = {"ckpt show", "DIR", "What a checkpoint (of a run directory: the newest that verifies) holds; exit 1 unless it verifies.", "pawl ckpt show runs/a", NULL,
+    const struct cli_spec spec = {"ckpt show", "DIR | NAME:BUCKET/PATH", "What a checkpoint (of a run directory: the newest that verifies) or a state of a remote holds; exit 1 unless it verifies.", "pawl ckpt show runs/a", NULL,
                                   1, 1, &json};
     struct ckpt *c = NULL;
     struct err err;
@@ -236,6 +245,7 @@ static int cmd_show(int argc, char **argv)
 
     if (rc != CLI_RUN) return rc;
     trim_slashes(argc, argv);
+    if (remote_is_name(argv[0])) return ckpt_remote_show(argv[0], json, &err) == PAWL_OK ? 0 : cli_fail(&err);
     if (open_one(&c, argv[0], &err) != PAWL_OK) return cli_fail(&err);
     print_one(c, json);
     rc = c->verified ? 0 : 1;
@@ -255,17 +265,21 @@ static int cmd_prune(int argc, char **argv)
         {"dry-run", 'n', CLI_FLAG, &rule.dry_run, NULL, "only say how many would go", 0, 0},
         {0},
     };
-    const struct cli_spec spec = {"ckpt prune", "RUN_DIR", "Removes checkpoints older than the newest N that verify; nobody may be training there.", "pawl ckpt prune runs/a --keep 2",
+    const struct cli_spec spec = {"ckpt prune", "RUN_DIR | NAME:BUCKET/PATH", "Removes checkpoints older than the newest N that verify (of a remote: states of each run, and what none of them names); nobody may be training there.", "pawl ckpt prune runs/a --keep 2",
                                   options, 1, 1, &json};
     struct store *store = NULL;
     struct err err;
-    char best[256], *link;
+    char best[256], *link = NULL;
     size_t removed = 0;
     enum pawl_status st;
     int rc = cli_parse(&spec, &argc, argv);
 
     if (rc != CLI_RUN) return rc;
     trim_slashes(argc, argv);
+    if (remote_is_name(argv[0])) {
+        st = ckpt_remote_prune(argv[0], keep, rule.dry_run, &removed, &err);
+        goto done;
+    }
     if (!is_directory(argv[0])) {
         err_set(&err, PAWL_EIO, "%s: no such directory: expected a run directory", argv[0]);
         return cli_fail(&err);
@@ -276,6 +290,7 @@ static int cmd_prune(int argc, char **argv)
     rule.limit = (int)keep;
     rule.best = best;
     if ((st = store_open(&store, &fsys_real, argv[0], &err)) == PAWL_OK) st = store_retain(store, &rule, &removed, &err);
+done:
     if (st == PAWL_OK && json) printf("{\"removed\":%zu}\n", removed);
     else if (st == PAWL_OK) printf("%zu %s %s\n", removed, removed == 1 ? "checkpoint" : "checkpoints", rule.dry_run ? "would be removed" : "removed");
     store_close(store);
@@ -285,12 +300,15 @@ static int cmd_prune(int argc, char **argv)
 
 /* --- diff */
 
-/* The newest verified of a run directory; anything else as it is: a checkpoint, or an adapter of anybody. To be freed. */
-static enum pawl_status directory_to_compare(char **out, const char *path, struct err *err)
+/* The newest verified of a run directory; of a remote the newest, in a temporary directory *tmp; anything else as it is: a checkpoint, or an adapter of anybody. To be freed. */
+static enum pawl_status directory_to_compare(char **out, char **tmp, const char *path, struct err *err)
 {
     struct ckpt_list list = {0};
     struct ckpt *c = NULL;
-    enum pawl_status st = is_directory(path) ? PAWL_OK : err_set(err, PAWL_EIO, "%s: no such directory: expected a run directory, a checkpoint or an adapter", path);
+    enum pawl_status st;
+
+    if (remote_is_name(path)) return ckpt_remote_fetch(out, tmp, path, err);
+    st = is_directory(path) ? PAWL_OK : err_set(err, PAWL_EIO, "%s: no such directory: expected a run directory, a checkpoint or an adapter", path);
 
     if (st == PAWL_OK && !is_checkpoint(path)) st = ckpt_list(&list, path, err);
     if (st == PAWL_OK && list.n) st = open_one(&c, path, err);
@@ -303,16 +321,20 @@ static enum pawl_status directory_to_compare(char **out, const char *path, struc
 static int cmd_diff(int argc, char **argv)
 {
     bool json = false;
-    const struct cli_spec spec = {"ckpt diff", "A B", "How much every tensor of two checkpoints (or adapters, or the newest of two runs) differs.",
+    const struct cli_spec spec = {"ckpt diff", "A B", "How much every tensor of two checkpoints (or adapters, or the newest of two runs or remotes) differs.",
                                   "pawl ckpt diff runs/a/checkpoint-100 runs/a/checkpoint-200", NULL, 2, 2, &json};
     struct err err;
-    char *a = NULL, *b = NULL;
+    char *a = NULL, *b = NULL, *tmp[2] = {NULL, NULL};
     enum pawl_status st;
     int rc = cli_parse(&spec, &argc, argv);
 
     if (rc != CLI_RUN) return rc;
     trim_slashes(argc, argv);
-    if ((st = directory_to_compare(&a, argv[0], &err)) == PAWL_OK && (st = directory_to_compare(&b, argv[1], &err)) == PAWL_OK) st = ckpt_diff(a, b, json, &err);
+    if ((st = directory_to_compare(&a, &tmp[0], argv[0], &err)) == PAWL_OK && (st = directory_to_compare(&b, &tmp[1], argv[1], &err)) == PAWL_OK) st = ckpt_diff(a, b, json, &err);
+    for (int i = 0; i < 2; i++) {
+        if (tmp[i]) file_remove_tree(&fsys_real, tmp[i], NULL);
+        free(tmp[i]);
+    }
     free(a);
     free(b);
     return st == PAWL_OK ? 0 : cli_fail(&err);
