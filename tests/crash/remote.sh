@@ -38,7 +38,7 @@ s3_up() {
     done
     fail "the S3 server does not listen: $(cat "$dir/s3.log")"
 }
-s3_down() { kill -9 $server; wait $server 2>/dev/null; }
+s3_down() { { kill -9 $server; wait $server; } 2>/dev/null; }
 s3_config() {
     printf '[here]\ntype = s3\nprovider = Other\nendpoint = http://127.0.0.1:%s\naccess_key_id = key\nsecret_access_key = secret\nforce_path_style = true\nregion = us-east-1\n' $port >"$RCLONE_CONFIG"
     bucket=here:bucket/run files=
@@ -176,7 +176,24 @@ an_end() { # what is finished is there, and another machine has nothing left to 
     run "$dir/h" "${args[@]}" 2>"$dir/err" || fail "$store_name: what is finished: $(cat "$dir/err")"
     same "$dir/h" "$store_name: what is finished"
     [ "$(grep -c '"event":"finished"' "$dir/h/events.jsonl")" = 1 ] || fail "$store_name: what is finished was trained again"
+    by_hand "$dir/h"
     rm -rf "$dir/h" "$dir/whole"
+}
+by_hand() { # DIR: pawl ckpt on what is there, which DIR has too
+    local out=$dir/out object newest
+    "$pawl" ckpt ls --json "$bucket" >"$out" && grep -q '"step":[0-9]*,"generation":[0-9]*,"path":"'"$bucket"'/index/[^"]*","verified":true,"reason":""' "$out" || fail "ckpt ls: $(cat "$out")"
+    "$pawl" ckpt verify "$bucket" >"$out" || fail "ckpt verify: $(cat "$out")"
+    "$pawl" ckpt show "$bucket" | grep -q 'goes on from checkpoint-' || fail "ckpt show: $("$pawl" ckpt show "$bucket")"
+    "$pawl" ckpt diff "$bucket" "$1" | grep -q '^\([0-9]*\) tensors, \1 of them equal' || fail "ckpt diff: $("$pawl" ckpt diff "$bucket" "$1")"
+    "$pawl" ckpt prune --keep 2 "$bucket" | grep -q removed || fail "ckpt prune"
+    [ -n "$files" ] || return
+    newest=$(ls "$files"/index/*.manifest | tail -1)
+    object=$files/$(grep -o '"object": "[^"]*optimizer.safetensors' "$newest" | sed 's/.*"//' | head -1)
+    printf '\377\376\375' | dd of="$object" bs=1 seek=1000 conv=notrunc status=none
+    "$pawl" ckpt verify "$bucket" >"$out" 2>&1 && fail "ckpt verify does not see a changed byte"
+    grep -q "NOT USABLE" "$out" || fail "ckpt verify: $(cat "$out")"
+    truncate -s 1000 "$object"
+    "$pawl" ckpt ls "$bucket" | grep -q 'NOT USABLE: checkpoint-.*optimizer.safetensors.*1000 bytes' || fail "ckpt ls: $("$pawl" ckpt ls "$bucket")"
 }
 scenarios() {
     lost_machines "$1"
@@ -234,4 +251,4 @@ if [ "$long" = 1 ]; then
         told="$told${told:+; }S3 skipped: neither \$PAWL_RCLONE_S3, an rclone with \`serve s3\`, nor moto is here"
     fi
 fi
-echo "remote: $told, $("$rclone_here" version | head -1) uploading: $wipes wiped machines, one of them bare of data and model, an outage, a take-over (exit 3), a damaged state, a notice, no journal: $steps steps, the same end"
+echo "remote: $told, $("$rclone_here" version | head -1) uploading: $wipes wiped machines, one of them bare of data and model, an outage, a take-over (exit 3), a damaged state, a notice, no journal, ckpt by hand: $steps steps, the same end"

@@ -171,9 +171,9 @@ static const struct key keys[] = {
      .help = "starts in a row without a new durable step before giving up"},
     {"on_event", NULL, KEY_STRING, FIELD(on_event), .help = "command run on finished, preempted, failed"},
     {"spot", NULL, KEY_FLAGS, FIELD(spot), .choices = spots, .initial = "auto", .help = "whose notices to listen to"},
-    {"remote", NULL, KEY_STRING, FIELD(remote), .help = "rclone destination, name:bucket/path"},
-    {"remote_minutes", NULL, KEY_FLOAT, FIELD(remote_minutes), .min = 0, .max = 1e9, .open = ABOVE_MIN, .initial = "1", .help = "work at risk if the machine's disk is lost"},
-    {"remote_base", NULL, KEY_BOOL, FIELD(remote_base), .initial = "false", .help = "upload the quantised base too"},
+    {"remote", NULL, KEY_STRING, FIELD(remote), .help = "rclone destination, name:bucket/path: the run is uploaded there in the background, and goes on from there"},
+    {"remote_minutes", NULL, KEY_FLOAT, FIELD(remote_minutes), .min = 0, .max = 1e9, .open = ABOVE_MIN, .initial = "1", .help = "minutes of work that may be at risk if the machine's disk is lost"},
+    {"remote_base", NULL, KEY_BOOL, FIELD(remote_base), .initial = "false", .help = "upload the base model's files too"},
 
     {"device", NULL, KEY_STRING, FIELD(device), .initial = "auto", .help = "auto, cpu, cuda, cuda:1"},
     {"threads", NULL, KEY_INT, FIELD(threads), .min = 1, .max = 1 << 16, .choices = all_threads, .initial = "all", .help = "of the CPU"},
