@@ -16,10 +16,12 @@ mkdir -p $out/objects $out/include $out/seeds
 for name in $names; do mkdir -p $out/seeds/$name; done
 # One thread a process is enough here: clang need not have an OpenMP of its own.
 echo 'static inline int omp_get_num_procs(void) { return 1; }' >$out/include/omp.h
+[ -z "$(find kernels ckpt train -name '*.h' -newer $out/objects/built 2>/dev/null)" ] && [ -e $out/objects/built ] || rm -f $out/objects/*.o
 for source in kernels/base/*.c ckpt/gguf.c ckpt/tensor.c ckpt/fileio.c ckpt/safetensors.c ckpt/checkpoint.c ckpt/journal.c ckpt/jsonl.c train/config/*.c train/data/*.c train/text/*.c; do
     object=$out/objects/$(echo "$source" | tr / _).o
     [ "$object" -nt "$source" ] || clang $flags -Wno-unknown-pragmas -fsanitize=fuzzer-no-link -c "$source" -o "$object"
 done
+touch $out/objects/built
 
 mkdir -p $out/seeds/json $out/seeds/tokenizer $out/seeds/jinja $out/seeds/gguf $out/seeds/yaml
 cp tests/data/*.yaml configs/*.yaml $out/seeds/yaml/

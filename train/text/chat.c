@@ -418,8 +418,14 @@ static enum pawl_status turn_bounds(const struct chat_template *t, const struct 
     if (st != PAWL_OK) return st;
     if (render(t, in, i, true, before, NULL, &why) == PAWL_OK && begins_with(with, before)) return PAWL_OK;
     /* Without its generation prompt, for templates that have an odd one; the header of the turn is part of it then, up to the content. */
-    const char *hit = content_of(&in->messages->items[i], &content, &len) ? memmem(with->data, with->len, content, len) : NULL;
-    for (const char *next = hit; next != NULL; next = memmem(next + 1, with->len - (size_t)(next + 1 - with->data), content, len)) hit = next;
+    struct rendering upto = {t, in, i + 1, with->data, with->len};
+    size_t begin, end;
+    const char *hit = NULL;
+    if (content_of(&in->messages->items[i], &content, &len)) {
+        if (content_place(&upto, i, &begin, &end)) hit = with->data + begin;
+        else if (len >= SURE) /* a shorter one may stand in a header or an end-of-turn token as well */
+            for (const char *next = memmem(with->data, with->len, content, len); next != NULL; next = memmem(next + 1, with->len - (size_t)(next + 1 - with->data), content, len)) hit = next;
+    }
     if (hit == NULL)
         return err_set(err, PAWL_EINVAL, "message %zu: where the assistant's turn begins can't be told: %s", i + 1,
                        why.status != PAWL_OK ? why.text : "the text with it does not begin with the text before it");
