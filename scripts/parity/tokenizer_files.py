@@ -97,20 +97,46 @@ NORMALIZERS = {
 }
 
 
+def proto_field(data, number):
+    """The bytes of a length-delimited field of a protobuf message; the last one where it stands twice."""
+    at, found = 0, b""
+
+    def varint():
+        nonlocal at
+        x = shift = 0
+        while True:
+            x |= (data[at] & 127) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 128:
+                return x
+
+    while at < len(data):
+        tag = varint()
+        if tag & 7 == 2:
+            n = varint()
+            if tag >> 3 == number:
+                found = data[at : at + n]
+            at += n
+        elif tag & 7 == 0:
+            varint()
+        else:
+            at += 8 if tag & 7 == 1 else 4
+    return found
+
+
 def charsmap():
     try:
         import io
         import sentencepiece
-        from sentencepiece import sentencepiece_model_pb2 as pb
     except ImportError:
         return {}
     out = {}
     for rule in ("nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf", "nfkc"):
         model = io.BytesIO()
-        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS[:2000]), model_writer=model, vocab_size=400, normalization_rule_name=rule, minloglevel=2, character_coverage=0.99)
-        proto = pb.ModelProto()
-        proto.ParseFromString(model.getvalue())
-        p = N.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+        lines = [line for line in CORPUS[:2000] if "\0" not in line]
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, vocab_size=700, normalization_rule_name=rule, minloglevel=2, character_coverage=0.99, num_threads=1)
+        p = N.Precompiled(proto_field(proto_field(model.getvalue(), 3), 2))  # ModelProto.normalizer_spec.precompiled_charsmap
         out[f"precompiled-{rule}"] = p
         out[f"precompiled-{rule}-strip"] = N.Sequence([p, N.Strip(False, True), N.Replace(Regex(" {2,}"), "\u2581")])
     return out

@@ -240,9 +240,10 @@ static void model_word(struct encoder *e, const struct origin *o, struct piece_s
 static enum pawl_status encode_words(struct encoder *e, struct piece *p, const struct piece *outer, size_t outer_base, size_t base)
 {
     struct origin o = {p, outer, outer_base, base};
-    size_t first = 0; /* bytes of the piece that come from the first character of the text */
-    while (first < p->len && place(&o, first) == 0) first++;
-    enum pawl_status st = pretok_apply(&e->t->pretok, p, outer != NULL ? first : first > 0, e->err);
+    size_t first = 0; /* bytes of the piece that come from the first character of the text, or, where a normalizer took that away, from the first one left */
+    if (outer == NULL && base == 0) first = piece_origin(p, 0) + 1;
+    else while (first < p->len && place(&o, first) == 0) first++;
+    enum pawl_status st = pretok_apply(&e->t->pretok, p, first, e->err);
 
     for (size_t i = 0; st == PAWL_OK && i < p->n_spans; i++) model_word(e, &o, p->spans[i]);
     return st;
