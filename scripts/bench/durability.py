@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from pawl_run import write_text
@@ -45,29 +46,27 @@ class Run:
         self.yaml.write_text(CONFIG.format(base=pathlib.Path(args.base).resolve(), data=data, batch=batch, length=length, threads=args.threads))
 
     def start(self, *sets):
-        command = [self.pawl, "train", "-q", str(self.yaml), "--set", f"output_dir={self.out}"]
-        self.begin, self.before = time.perf_counter(), self.lines()
-        self.process = subprocess.Popen(command + [w for s in sets for w in ("--set", s)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        """A process; what it says about its steps comes with the time at which it said so. Lines of metrics.jsonl come later: they wait for the disk."""
+        command = [self.pawl, "train", str(self.yaml), "--set", f"output_dir={self.out}"]
+        self.events_before, self.said, self.text = len(self.all_events()), [], []
+        self.begin = time.perf_counter()
+        self.process = subprocess.Popen(command + [w for s in sets for w in ("--set", s)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.reader = threading.Thread(target=self.listen, args=(self.process.stderr,))
+        self.reader.start()
 
-    def lines(self):
-        try:
-            return (self.out / "metrics.jsonl").read_bytes().count(b"\n")
-        except FileNotFoundError:
-            return 0
+    def listen(self, stream):
+        for line in stream:
+            self.text.append(line)
+            if line.startswith("step ") and "tokens/s" in line:
+                self.said.append(time.perf_counter())
 
-    def wait_steps(self, n, pause=0.005):
-        """Until n new steps are recorded; seconds since the start of the process. A resume may cut lines away first."""
-        while True:
-            events = self.events("first_step", self.events_before) if self.before else [True]
-            if events and self.lines() - (self.resumed_at() if self.before else 0) >= n:
-                return time.perf_counter() - self.begin
+    def wait_steps(self, n):
+        """Until this process has done n steps: seconds since its start."""
+        while len(self.said) < n:
             if self.process.poll() is not None:
-                sys.exit(f"the run ended: {self.process.stderr.read().decode()}")
-            time.sleep(pause)
-
-    @property
-    def events_before(self):
-        return getattr(self, "_events_before", 0)
+                sys.exit("the run ended: " + "".join(self.text[-5:]))
+            time.sleep(0.005)
+        return self.said[n - 1] - self.begin
 
     def all_events(self):
         try:
@@ -75,21 +74,14 @@ class Run:
         except FileNotFoundError:
             return []
 
-    def mark(self):
-        self._events_before = len(self.all_events())
-
-    def events(self, name, since=0):
-        return [e for e in self.all_events()[since:] if e["event"] == name]
-
-    def resumed_at(self):
-        found = self.events("resume", self.events_before)
-        return found[-1]["step"] if found else 0
+    def events(self, name):
+        """Of this process; of all of them after stop()."""
+        return [e for e in self.all_events()[self.events_before:] if e["event"] == name]
 
     def stop(self, sig):
         self.process.send_signal(sig)
-        _, status, usage = os.wait4(self.process.pid, 0)
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        return usage
+        self.process.wait()
+        self.reader.join()
 
     def numbers(self):
         """How many numbers are trained: the moments are two of four bytes each."""
@@ -111,7 +103,6 @@ def measure_journal(args, work):
     journal_bytes = commits = 0
     for i in range(2 * pairs):
         on = i % 4 in (0, 3)  # on off off on: what drifts shows on both sides
-        run.mark()
         run.start(f"journal={str(on).lower()}")
         t = run.wait_steps(1)
         c = cpu_seconds(run.process.pid)
@@ -120,7 +111,7 @@ def measure_journal(args, work):
         run.stop(signal.SIGTERM)
         wall[on].append(t / args.block)
         cpu[on].append(c / args.block)
-        for e in run.events("preempted", run.events_before):
+        for e in run.events("preempted"):
             journal_bytes += e["journal_bytes"] * on
             commits += e["commits"] * on
         print(f"block {i + 1} of {2 * pairs}: journal {'on ' if on else 'off'} {wall[on][-1]:.3f} s a step, {cpu[on][-1]:.3f} s of CPU", file=sys.stderr)
@@ -140,23 +131,21 @@ def cpu_seconds(pid):
 def measure_starts(args, work):
     """Process start to the first new step, 1 x 128: of a new run, and of resumes after a SIGKILL."""
     run = Run(args, work, "starts", 1, 128, 40 * (args.starts + 1))
-    run.mark()
     run.start()
     first = run.wait_steps(1)
     run.wait_steps(4)
     run.stop(signal.SIGKILL)
-    seconds, cpu, parts = [], [], {"verify": [], "load": [], "replay": [], "first_step": []}
+    seconds, cpu, proved, parts = [], [], 0, {"verify": [], "load": [], "replay": [], "first_step": []}
     for _ in range(args.starts):
-        run.mark()
         run.start()
         seconds.append(run.wait_steps(1))
         cpu.append(cpu_seconds(run.process.pid))
-        for e in run.events("first_step", run.events_before):
+        for e in run.events("first_step"):
             for key in parts:
                 parts[key].append(e[key])
+        proved += sum(e["proved"] for e in run.events("replay"))
         run.wait_steps(3)
         run.stop(signal.SIGKILL)
-    proved = sum(e.get("proved", False) for e in run.events("replay"))
     return {"new_run": first, "resumed": statistics.median(seconds), "resumed_worst": max(seconds), "resumes": len(seconds), "proved": proved, "cpu": statistics.median(cpu),
             **{key: statistics.median(v) for key, v in parts.items()}}
 
@@ -165,17 +154,15 @@ def measure_preemptions(args, work):
     """SIGKILL at random moments: work that was done and not durable, and the time until the first new step is under way."""
     run = Run(args, work, "preemptions", args.batch, args.length, 400 * args.batch)
     rng = random.Random(1)
-    run.mark()
     run.start()
     step = run.wait_steps(2)
     lost, again, steps = [], [], []
     for _ in range(args.kills):
         time.sleep(rng.uniform(0, min(3 * step, 30)))
         run.stop(signal.SIGKILL)
-        run.mark()
         run.start()
         run.wait_steps(1)
-        resume, first = run.events("resume", run.events_before)[-1], run.events("first_step", run.events_before)[-1]
+        resume, first = run.events("resume")[-1], run.events("first_step")[-1]
         lost.append(resume["lost_seconds"])
         steps.append(resume["lost_steps"])
         again.append(first["seconds"] - first["first_step"])

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SIGKILL at random moments, with checkpoints and the journal being written: no acknowledged step is lost, every resume works, and the end is the uninterrupted run's.
+epochs=8
 . "$(dirname "$0")/common.sh"
 kills=${PAWL_KILLS:-$([ "$long" = 1 ] && echo 1000 || echo 8)}
 begin=$(date +%s%N)
