@@ -28,8 +28,9 @@ for ((round = 0; round < rounds || within * given_up == 0; round++)); do
     sleep "$(of_step "0.$((RANDOM % 6))$((RANDOM % 10))")"
     end_by TERM
     left=$(last_event "$out" preempted left_seconds) row=$(last_event "$out" preempted row)
-    # The short form's notices are shorter than those of any cloud, and than what a busy machine's disk may take: durable, but not by the clock.
-    [ "$long" = 1 ] && case $left in -*) fail "notice of $grace s: $left s were left at the end" ;; esac
+    # No cloud gives less than half a second, and no disk promises a sync in less on a busy machine: below that it is durable, but not by the clock. Of the short
+    # form's steps no notice is longer for sure.
+    [ "$long" = 1 ] && awk -v g=$grace 'BEGIN { exit !(g >= 0.4) }' && case $left in -*) fail "notice of $grace s: $left s were left at the end" ;; esac
     grep -q 'all of it is durable' "$dir/err" || fail "notice of $grace s: $(tail -1 "$dir/err")"
     [ "$row" -gt 0 ] && within=$((within + 1))
     [ "$(last_event "$out" preempted given_up_rows)" -gt 0 ] && given_up=$((given_up + 1))
@@ -45,4 +46,4 @@ for ((round = 0; round < rounds || within * given_up == 0; round++)); do
 done
 run "$out" --set loss_watchdog_threshold=1e-30 --set loss_watchdog_patience=1 2>"$dir/err" # one more whole step
 as_far "$out" "stops within a step"
-echo "midstep: $all notices of 4/3, 1/3 and 1/10 of a step of $step s: all durable$([ "$long" = 1 ] && echo " in time"); $within within a step, $given_up micro-batches given up; $(wc -l <"$out/metrics.jsonl") steps, the same end"
+echo "midstep: $all notices of 4/3, 1/3 and 1/10 of a step of $step s: all durable$([ "$long" = 1 ] && echo ", those of 0.4 s and more in time"); $within within a step, $given_up micro-batches given up; $(wc -l <"$out/metrics.jsonl") steps, the same end"
