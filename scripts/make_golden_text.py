@@ -231,6 +231,9 @@ def tokenizers():
     pieces_pre = byte_level(pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "merged_with_next"), pre_tokenizers.Split(Regex(r"\d"), "contiguous"), pre_tokenizers.Split(",", "merged_with_previous"),
                                                      pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
     yield "behaviors", pieces_pre
+    falcon = byte_level(pre_tokenizers.Sequence([pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Digits(individual_digits=False),
+                                                 pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")]))
+    yield "falcon", falcon  # what stands behind ByteLevel sees bytes: the middle one of a Cyrillic letter may be a digit
 
     tokens, merges = pieces()
     legacy = sentencepiece(tokens, merges)
@@ -240,6 +243,17 @@ def tokenizers():
     meta = sentencepiece(tokens, merges)
     meta.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     yield "metaspace", meta
+    spaces = sentencepiece(tokens, merges)
+    spaces.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    spaces.add_special_tokens([AddedToken("<strip>", lstrip=True, rstrip=True)])
+    spaces.add_tokens([AddedToken("  ", normalized=False), AddedToken("z", normalized=True), AddedToken("þ", single_word=True)])
+    yield "spaces", spaces
+    words = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=False))
+    words.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()])
+    words.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex(r"[^\W\d_]+"), "isolated")])
+    words.decoder = decoders.Fuse()
+    words.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=300, special_tokens=["<unk>"], show_progress=False))
+    yield "words", words
 
     unigram = Tokenizer(models.Unigram())
     unigram.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()])

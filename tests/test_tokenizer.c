@@ -92,6 +92,7 @@ static void byte_level_bpe(void **state)
     check("qwen2.json", "qwen2.jsonl");
     check("cased.json", "cased.jsonl");
     check("behaviors.json", "behaviors.jsonl");
+    check("falcon.json", "falcon.jsonl");
 }
 
 static void added_tokens_and_normalizers(void **state)
@@ -103,6 +104,8 @@ static void sentencepiece_bpe(void **state)
 {
     check("sentencepiece.json", "sentencepiece.jsonl");
     check("metaspace.json", "metaspace.jsonl");
+    check("spaces.json", "spaces.jsonl");
+    check("words.json", "words.jsonl");
 }
 
 static void unigram(void **state)
