@@ -73,7 +73,8 @@ void record_start(struct trainer *t, const char *json_fields)
     log_info("%u rows, %lld tokens (%lld supervised) an epoch; %lld steps of %lld rows; %.0f MiB besides the base", t->rows->count, (long long)t->rows->total_tokens,
              (long long)t->rows->total_supervised, (long long)t->total_steps, (long long)t->cfg->global_batch_size, (double)(t->arena.bytes + t->host.bytes) / 1048576);
     if (t->resumed_from) log_info("resuming from %s (step %lld of %lld)", t->resumed_from, (long long)t->at.step, (long long)t->total_steps);
-    buf_addf(&b, ",\"generation\":%llu,\"total_steps\":%lld,\"device\":", (unsigned long long)store_generation(t->store), (long long)t->total_steps);
+    if (t->share.size > 1) log_info("%d ranks (%s), zero_stage %d", t->share.size, t->share.comm->ops->name, t->share.sharded);
+    buf_addf(&b, ",\"generation\":%llu,\"total_steps\":%lld,\"ranks\":%d,\"device\":", (unsigned long long)store_generation(t->store), (long long)t->total_steps, t->share.size);
     json_add_string(&b, t->dev->name, strlen(t->dev->name));
     if (t->resumed_from) buf_addf(&b, ",\"from\":\"%s\"", t->resumed_from);
     buf_adds(&b, json_fields);

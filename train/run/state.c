@@ -49,7 +49,7 @@ void state_add(const struct trainer *t, bool with_config, struct buf *b)
     struct timespec wall;
 
     clock_gettime(CLOCK_REALTIME, &wall);
-    buf_addf(b, "{\"total_steps\": %lld, \"micro_batch_size\": %lld, \"config_hash\": \"%016llx\", \"time\": %lld.%03ld", (long long)t->total_steps,
+    buf_addf(b, "{\"ranks\": %d, \"total_steps\": %lld, \"micro_batch_size\": %lld, \"config_hash\": \"%016llx\", \"time\": %lld.%03ld", t->share.size, (long long)t->total_steps,
              (long long)t->cfg->micro_batch_size, (unsigned long long)config_hash(t->cfg), (long long)wall.tv_sec, wall.tv_nsec / 1000000);
     for (size_t i = 0; i < COUNT(integers); i++) buf_addf(b, ", \"%s\": %lld", integers[i].name, (long long)*(const int64_t *)((const char *)&t->at + integers[i].at));
     for (size_t i = 0; i < COUNT(reals); i++) {
