@@ -153,6 +153,32 @@ static void what_is_published_comes_back(void **state)
     remote_close(r);
 }
 
+/* Also what an earlier process published is not uploaded again, and goes when nobody names it any more. */
+static void the_next_process_goes_on_with_the_same_objects(void **state)
+{
+    struct remote *a = open_at(3), *b;
+    struct remote_index x;
+    struct remote_state *s = NULL;
+    struct remote_published first, second;
+    struct err err;
+
+    if (publish(a, 3, 5, &first, &err) != PAWL_OK) fail_msg("%s", err.text);
+    remote_close(a);
+    b = open_at(4);
+    assert_int_equal(remote_look(b, &x, &err), PAWL_OK);
+    assert_int_equal(x.generation, 4);
+    for (size_t i = 0; i < x.n && !s; i++)
+        if (!x.items[i].claim) assert_int_equal(remote_read(b, x.items[i].name, &s, &err), PAWL_OK);
+    remote_build_on(b, s);
+    for (int step = 6; step < 9; step++)
+        if (publish(b, 4, step, &second, &err) != PAWL_OK) fail_msg("%s", err.text);
+    assert_int_equal(newest(), 8);
+    assert_int_equal(first.bytes - strlen("weights of step five, the same in every state") + 3 * strlen("{\"step\":6}\n"), second.bytes);
+    shell("test $(find " STORE "/objects/*/g0000000003-* -type f | wc -l) = 1"); /* the weights */
+    remote_index_free(&x);
+    remote_close(b);
+}
+
 static void a_long_record_grows_by_what_was_added(void **state)
 {
     struct remote *r = open_at(3);
@@ -398,6 +424,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_is_published_comes_back, setup),
+        cmocka_unit_test_setup(the_next_process_goes_on_with_the_same_objects, setup),
         cmocka_unit_test_setup(a_long_record_grows_by_what_was_added, setup),
         cmocka_unit_test_setup(two_states_stay_and_nothing_else, setup),
         cmocka_unit_test_setup(the_same_step_again_is_no_second_state, setup),

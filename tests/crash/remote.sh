@@ -175,6 +175,7 @@ an_end() { # what is finished is there, and another machine has nothing left to 
     rm -rf "$dir/h" "$XDG_CACHE_HOME"
     run "$dir/h" "${args[@]}" 2>"$dir/err" || fail "$store_name: what is finished: $(cat "$dir/err")"
     same "$dir/h" "$store_name: what is finished"
+    run "$dir/h" "${args[@]}" 2>"$dir/err" || fail "$store_name: what is finished here and there: $(cat "$dir/err")"
     [ "$(grep -c '"event":"finished"' "$dir/h/events.jsonl")" = 1 ] || fail "$store_name: what is finished was trained again"
     by_hand "$dir/h"
     rm -rf "$dir/h" "$dir/whole"

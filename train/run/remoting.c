@@ -390,13 +390,14 @@ static enum pawl_status take_up(struct trainer *t, const struct remote_index *x,
 {
     struct remoting *u = t->remoting;
     struct remote_state *s = NULL;
+    bool taken;
     enum pawl_status st;
 
     u->seen = x->generation;
     if (t->opt.fresh) return PAWL_OK;
-    if ((st = restore_newest(&s, t->store, u->remote, x, is_here ? here : NULL, err)) != PAWL_OK) return st;
+    if ((st = restore_newest(&s, &taken, t->store, u->remote, x, is_here ? here : NULL, err)) != PAWL_OK) return st;
+    if (taken) log_info("%s: step %lld was taken from there", t->cfg->remote, (long long)s->at.step);
     if (s) {
-        log_info("%s: step %lld was taken from there", t->cfg->remote, (long long)s->at.step);
         u->there = s->at;
         remote_build_on(u->remote, s);
     }

@@ -45,6 +45,19 @@ static bool checkpoint_is_here(const struct wanted *w, const char *dir)
     return same;
 }
 
+/* Nothing else of a run directory is anybody's to bring. */
+static bool may_travel(const char *name)
+{
+    static const char *const names[] = {JOURNAL_DIR "/slot", "metrics.jsonl", "events.jsonl", CONFIG_FILE, TOKENS_DIR "/", BASE_DIR "/", CKPT_PREFIX};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+
+        if (!strncmp(name, names[i], n) && (!name[n] || names[i][n - 1] == '/' || names[i][n - 1] == '-')) return true;
+    }
+    return false;
+}
+
 static bool want(void *ctx, const struct remote_file *f)
 {
     struct wanted *w = ctx;
@@ -53,7 +66,9 @@ static bool want(void *ctx, const struct remote_file *f)
     int64_t step;
     bool here = false;
 
-    if (ckpt_name_step(dir, &step)) {
+    if (!may_travel(f->name)) {
+        here = true;
+    } else if (ckpt_name_step(dir, &step)) {
         if (!w->dir || strcmp(w->dir, dir)) {
             free(w->dir);
             w->dir = xstrdup(dir);
@@ -208,13 +223,14 @@ static enum pawl_status take(struct store *store, struct remote *r, const struct
 
 /* --- the newest */
 
-enum pawl_status restore_newest(struct remote_state **taken, struct store *store, struct remote *r, const struct remote_index *x, const struct journal_at *here, struct err *err)
+enum pawl_status restore_newest(struct remote_state **newest, bool *taken, struct store *store, struct remote *r, const struct remote_index *x, const struct journal_at *here, struct err *err)
 {
     size_t passed = 0;
     enum pawl_status st = PAWL_OK;
 
-    *taken = NULL;
-    for (size_t i = 0; i < x->n && st == PAWL_OK && !*taken; i++) {
+    *newest = NULL;
+    *taken = false;
+    for (size_t i = 0; i < x->n && st == PAWL_OK && !*newest; i++) {
         const struct remote_entry *e = &x->items[i];
         struct remote_state *s;
         bool ok = false;
@@ -228,7 +244,7 @@ enum pawl_status restore_newest(struct remote_state **taken, struct store *store
         if (s->why.status != PAWL_OK) {
             log_warn("%s: %s is not used: %s", remote_root(r), e->name, s->why.text);
         } else if (here && journal_order(s->at, *here) <= 0) {
-            remote_state_free(s);
+            *newest = s;
             return PAWL_OK;
         } else {
             log_info("%s: step %lld of generation %llu is downloaded", remote_root(r), (long long)s->at.step, (unsigned long long)s->at.generation);
@@ -236,13 +252,14 @@ enum pawl_status restore_newest(struct remote_state **taken, struct store *store
         }
         if (ok && st == PAWL_OK) {
             store_join(store, s->run_id);
-            *taken = s;
+            *newest = s;
+            *taken = true;
             s = NULL;
         }
         passed++;
         remote_state_free(s);
     }
-    if (st == PAWL_OK && !*taken && passed && !here)
+    if (st == PAWL_OK && !*newest && passed && !here)
         st = err_set(err, PAWL_EFORMAT, "%s: %zu states are there, but none verifies: begin anew with --fresh, which deletes nothing", remote_root(r), passed);
     return st;
 }
