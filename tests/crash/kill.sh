@@ -1,6 +1,5 @@
 #!/bin/bash
 # SIGKILL at random moments, with checkpoints and the journal being written: no acknowledged step is lost, every resume works, and the end is the uninterrupted run's.
-epochs=8
 . "$(dirname "$0")/common.sh"
 kills=${PAWL_KILLS:-$([ "$long" = 1 ] && echo 1000 || echo 8)}
 begin=$(date +%s%N)
@@ -18,7 +17,7 @@ while [ $hits -lt "$kills" ]; do
     while :; do
         "$pawl" train "$dir/run.yaml" -q --set output_dir="$out" 2>"$dir/err" &
         pid=$!
-        wait_ms=$((RANDOM * (took * 2 / 3) / 32768))
+        wait_ms=$((RANDOM * (took / 4) / 32768))
         sleep "$((wait_ms / 1000)).$(printf %03d $((wait_ms % 1000)))"
         # What was acknowledged by now must not be taken back by the resume.
         acked=$(tail -1 "$out/metrics.jsonl" 2>/dev/null | grep -o '"durable_step":[0-9]*' | grep -o '[0-9]*$')
