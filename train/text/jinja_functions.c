@@ -22,16 +22,26 @@ static struct jv g_strftime_now(struct jev *e, const struct jargs *a)
 {
     struct jv format = jarg_string(e, a, 0, "format");
     char text[1024];
+    struct timespec t = {0};
     struct tm now;
-    time_t t = time(NULL);
 
-    if (e->now != NULL) now = *e->now;
-    else localtime_r(&t, &now);
-    /* A first character keeps "empty" apart from "too long". */
-    char *f = jalloc(e, format.len + 2);
-    f[0] = '.';
-    memcpy(f + 1, format.s, format.len);
-    f[format.len + 1] = 0;
+    if (e->now != NULL) {
+        now = *e->now;
+    } else {
+        clock_gettime(CLOCK_REALTIME, &t);
+        localtime_r(&t.tv_sec, &now);
+    }
+    /* A first character keeps "empty" apart from "too long". As Python's datetime has it, %f is the microseconds, and a time without a zone has none to name. */
+    char *f = jalloc(e, 3 * format.len + 2), *p = f;
+    *p++ = '.';
+    for (uint32_t i = 0; i < format.len; i++) {
+        char next = format.s[i] == '%' && i + 1 < format.len ? format.s[i + 1] : 0;
+        if (next == 'f') p += sprintf(p, "%06ld", t.tv_nsec / 1000);
+        else if (next != 'z' && next != 'Z') *p++ = format.s[i];
+        if (next == '%') *p++ = next;
+        i += next == 'f' || next == 'z' || next == 'Z' || next == '%';
+    }
+    *p = 0;
     size_t n = strftime(text, sizeof text, f, &now);
     if (n == 0) jfail(e, "strftime_now: the result is too long");
     return jv_copy_string(&e->pool, text + 1, n - 1);
