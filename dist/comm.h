@@ -54,9 +54,9 @@ enum pawl_status comm_check(struct comm *c, struct err *err);
 enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
 /* Bytes [offset[k], offset[k + 1]) of data are rank k's on entry and everybody's on return. offset (size + 1). */
 enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err);
-/* The same bytes of rank k only reach rank 0. What the others hold outside their own part does not matter: `mine` is that part; whole is rank 0's, its own part in place. */
+/* Each rank's part, which it has in `mine`, goes to its place in rank 0's `whole`; rank 0's own part is there already. */
 enum pawl_status comm_gather(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err);
-/* The other way round: rank 0's whole is dealt out; rank k's part arrives in mine. Rank 0 keeps its part where it is. */
+/* The other way round: rank 0's whole is dealt out, into everybody else's mine. */
 enum pawl_status comm_scatter(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err);
 enum pawl_status comm_broadcast(struct comm *c, void *data, size_t bytes, struct err *err); /* from rank 0 */
 

@@ -56,7 +56,8 @@ static enum pawl_status broken(struct comm *c, int rc, struct err *err)
     char text[MPI_MAX_ERROR_STRING] = "";
     int len;
 
-    if (control_lost(c->control, -1, err) != PAWL_OK && control_check(c->control, NULL) != PAWL_OK) return control_check(c->control, err);
+    control_lost(c->control, -1, err); /* gives the control plane a moment to say who */
+    if (control_check(c->control, err) != PAWL_OK) return err->status;
     MPI_Error_string(rc, text, &len);
     return err_set(err, PAWL_ESTOPPED, "MPI: %s", text);
 }
@@ -148,10 +149,10 @@ enum pawl_status mpi_open(struct comm *c, const struct ranks *r, const char *ver
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (size != r->size || rank != r->rank)
-        return err_set(err, PAWL_EINVAL, "mpirun says rank %d of %d, MPI says rank %d of %d: this program was built with another MPI than that mpirun's", r->rank, r->size, rank, size);
-    if ((st = tell_where(&me, err)) != PAWL_OK) return st;
+        st = err_set(err, PAWL_EINVAL, "mpirun says rank %d of %d, MPI says rank %d of %d: this program was built with another MPI than that mpirun's", r->rank, r->size, rank, size);
+    else st = tell_where(&me, err);
     peers = xcalloc((size_t)c->size, sizeof *peers);
-    st = control_open(&c->control, &me, version, 0, timeout, peers, &cookie, err);
+    if (st == PAWL_OK) st = control_open(&c->control, &me, version, 0, timeout, peers, &cookie, err);
     free(peers);
     if (st != PAWL_OK) {
         on_exit(end_at_once, NULL);

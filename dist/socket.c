@@ -32,24 +32,34 @@ static bool wait_for(int fd, short events, double deadline)
     }
 }
 
+/* -1 with errno where it can't be. */
+static int listen_on(int family, int port)
+{
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons((uint16_t)port)};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons((uint16_t)port)};
+    bool is_six = family == AF_INET6;
+    int on = 1, off = 0, failed, s = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (s < 0) return -1;
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (is_six) setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(s, is_six ? (struct sockaddr *)&six : (struct sockaddr *)&four, is_six ? sizeof six : sizeof four) == 0 && listen(s, SOMAXCONN) == 0) return s;
+    failed = errno;
+    close(s);
+    errno = failed;
+    return -1;
+}
+
 enum pawl_status socket_listen(int *fd, int *port, const char *name, struct err *err)
 {
-    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons((uint16_t)*port)};
-    struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons((uint16_t)*port)};
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
-    int on = 1, off = 0, s = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool six = s >= 0;
+    int s = listen_on(AF_INET6, *port);
 
-    if (!six && (s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0) return err_sys(err, "no socket");
-    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (six) setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(s, six ? (struct sockaddr *)&any : (struct sockaddr *)&any4, six ? sizeof any : sizeof any4) != 0 || listen(s, SOMAXCONN) != 0) {
-        enum pawl_status st = errno == EADDRINUSE ? err_set(err, PAWL_EIO, "%s: port %d is in use: end the process that holds it, or choose another by PAWL_PORT, the same on all ranks", name, *port)
-                                                  : err_sys(err, "%s: port %d", name, *port);
-        close(s);
-        return st;
-    }
+    if (s < 0 && errno != EADDRINUSE) s = listen_on(AF_INET, *port); /* a machine without IPv6 */
+    if (s < 0 && errno == EADDRINUSE)
+        return err_set(err, PAWL_EIO, "%s: port %d is in use: end the process that holds it, or choose another by PAWL_PORT, the same on all ranks", name, *port);
+    if (s < 0) return err_sys(err, "%s: port %d", name, *port);
     getsockname(s, (struct sockaddr *)&bound, &len);
     *port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port : ((struct sockaddr_in *)&bound)->sin_port);
     *fd = s;

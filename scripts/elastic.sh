@@ -45,7 +45,7 @@ same() { # DIR WHAT
 run "$dir/whole" || fail "one rank"
 steps=$(lines "$dir/whole")
 RANDOM=${SEED:-11}
-sizes=(1 2 3 4 8) kills=0 round=0 history=
+sizes=(1 2 3 4 8) kills=0 round=0 proved=0 history=
 while [ $kills -lt "$resizes" ]; do
     round=$((round + 1))
     while :; do
@@ -67,7 +67,7 @@ while [ $kills -lt "$resizes" ]; do
         fi
     done
     same "$dir/hurt" "after$history"
-    proved=$((${proved:-0} + $(grep -c '"event":"replay".*"proved":true' "$dir/hurt/events.jsonl")))
+    proved=$((proved + $(grep -c '"event":"replay".*"proved":true' "$dir/hurt/events.jsonl")))
     grep -q '"proved":false,"possible":true' "$dir/hurt/events.jsonl" && fail "a replay differed"
     rm -rf "$dir/hurt"
 done

@@ -23,6 +23,7 @@ enum pawl_status share_open(struct trainer *t, struct err *err)
     size_t n = (size_t)r->size + 1;
 
     t->share = (struct share){.rank = r->rank, .size = r->size, .f32 = xcalloc(n, sizeof(size_t)), .act = xcalloc(n, sizeof(size_t)), .blocks = xcalloc(n, sizeof(size_t)),
+                              .hashes = xcalloc(n, sizeof *t->share.hashes), .notes = xcalloc(n, sizeof *t->share.notes),
                               .nodes = xcalloc(n * GRADTREE_NODES, sizeof *t->share.nodes), .send = xcalloc(n * GRADTREE_NODES, sizeof *t->share.send),
                               .recv = xcalloc(n * GRADTREE_NODES, sizeof *t->share.recv)};
     return comm_open(&t->share.comm, r, t->opt.version, t->cfg->comm_timeout, err);
@@ -39,6 +40,8 @@ void share_free(struct share *s)
     free(s->f32);
     free(s->act);
     free(s->blocks);
+    free(s->hashes);
+    free(s->notes);
     free(s->nodes);
     free(s->send);
     free(s->recv);
@@ -286,19 +289,18 @@ enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *
 enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *hash, struct err *err)
 {
     struct share *s = &t->share;
-    uint64_t *hashes = xcalloc((size_t)s->size, sizeof *hashes);
     struct range run = share_rows(t, b->rows);
     int nsend = 0, nrecv = 0;
     enum pawl_status st;
 
-    hashes[s->rank] = *hash;
+    s->hashes[s->rank] = *hash;
     for (int k = 0; k < s->size; k++) {
         struct range theirs = shard_rows(b->rows, k, s->size);
         char *blocks = arena_host(&t->arena, t->norm_blocks);
 
         if (k == s->rank) continue;
         s->send[nsend++] = (struct comm_piece){k, hash, sizeof *hash};
-        s->recv[nrecv++] = (struct comm_piece){k, &hashes[k], sizeof *hashes};
+        s->recv[nrecv++] = (struct comm_piece){k, &s->hashes[k], sizeof *s->hashes};
         if (range_count(run)) s->send[nsend++] = (struct comm_piece){k, s->row_loss + run.begin, (size_t)range_count(run) * sizeof(double)};
         if (range_count(theirs)) s->recv[nrecv++] = (struct comm_piece){k, s->row_loss + theirs.begin, (size_t)range_count(theirs) * sizeof(double)};
         if (range_count(s->own)) s->send[nsend++] = (struct comm_piece){k, blocks + s->blocks[s->rank], s->blocks[s->rank + 1] - s->blocks[s->rank]};
@@ -306,8 +308,7 @@ enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *
     }
     st = comm_exchange(s->comm, s->send, nsend, s->recv, nrecv, err);
     *hash = 0;
-    for (int k = 0; k < s->size; k++) *hash += hashes[k];
-    free(hashes);
+    for (int k = 0; k < s->size; k++) *hash += s->hashes[k];
     return st;
 }
 
@@ -401,11 +402,11 @@ enum pawl_status share_any(struct trainer *t, bool *flag, struct err *err)
 enum pawl_status share_agree(struct trainer *t, struct note *note, struct err *err)
 {
     struct share *s = &t->share;
-    struct note *all = xcalloc((size_t)s->size, sizeof *all);
+    struct note *all = s->notes;
     enum pawl_status st;
 
     all[s->rank] = *note;
-    if ((st = share_items(t, all, sizeof *all, err)) != PAWL_OK) goto done;
+    if ((st = share_items(t, all, sizeof *all, err)) != PAWL_OK) return st;
     *note = all[0];
     for (int k = 0; k < s->size; k++) {
         if (all[k].status != PAWL_OK && note->status == PAWL_OK) note->status = all[k].status;
@@ -420,7 +421,5 @@ enum pawl_status share_agree(struct trainer *t, struct note *note, struct err *e
         snprintf(s->reason, sizeof s->reason, "%s", note->why);
         stop_notice(s->reason, note->left);
     }
-done:
-    free(all);
-    return st;
+    return PAWL_OK;
 }

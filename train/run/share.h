@@ -19,6 +19,7 @@
 struct trainer;
 struct batch;
 struct gradtree_node;
+struct note;
 struct evaluation_sums;
 
 struct share {
@@ -31,6 +32,8 @@ struct share {
     size_t *f32, *act, *blocks; /* (size + 1) bytes before each rank's slice: of floats, of operands, of the norm's blocks */
     float *inbox;           /* subtrees of the other ranks' runs, of the own slice */
     double *row_loss;       /* (global batch) */
+    uint64_t *hashes;       /* (size) */
+    struct note *notes;     /* (size) */
     struct gradtree_node *nodes;
     struct comm_piece *send, *recv;
     char reason[64];        /* why another rank asked all to stop */
