@@ -3,6 +3,8 @@
 #include "ckpt/checkpoint.h"
 #include "kernels/base/log.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +68,22 @@ void remote_limit(struct remote *r, double seconds)
 char *remote_path(const struct remote *r, const char *name)
 {
     return xasprintf("%s%s%s", r->root, r->root[strlen(r->root) - 1] == ':' ? "" : "/", name);
+}
+
+enum pawl_status scratch_file(const char *path, const void *data, size_t len, struct err *err)
+{
+    int fd;
+    enum pawl_status st = fd_open(&fd, &fsys_real, path, O_WRONLY | O_CREAT | O_TRUNC, err);
+
+    if (st != PAWL_OK) return st;
+    st = fd_write(&fsys_real, fd, data, len, path, err);
+    fsys_real.close(fd);
+    return st;
+}
+
+enum pawl_status scratch_dir(const char *path, struct err *err)
+{
+    return fsys_real.mkdir(path, 0777) != 0 && errno != EEXIST ? err_sys(err, "%s: the directory cannot be made", path) : PAWL_OK;
 }
 
 /* --- listings */
@@ -218,7 +236,7 @@ static enum pawl_status put_claim(struct remote *r, const char *scratch, struct 
     gethostname(host, sizeof host - 1);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     buf_addf(&text, "host %s pid %d at %s\n", host, (int)getpid(), when);
-    if ((st = file_replace(&fsys_real, scratch, text.data, text.len, err)) == PAWL_OK) st = rclone_put_file(&r->rclone, scratch, path, err);
+    if ((st = scratch_file(scratch, text.data, text.len, err)) == PAWL_OK) st = rclone_put_file(&r->rclone, scratch, path, err);
     file_remove_tree(&fsys_real, scratch, NULL);
     buf_free(&text);
     free(path);

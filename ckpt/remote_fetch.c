@@ -94,7 +94,7 @@ enum pawl_status remote_fetch(struct remote *r, const struct remote_state *s, co
             bytes += s->files[i].parts[k].sum.bytes;
         }
     }
-    if (st == PAWL_OK && names.len && (st = file_replace(&fsys_real, list, names.data, names.len, err)) == PAWL_OK)
+    if (st == PAWL_OK && names.len && (st = scratch_file(list, names.data, names.len, err)) == PAWL_OK)
         if ((st = rclone_get(&r->rclone, r->root, list, objects, bytes, err)) != PAWL_OK) err_prefix(err, "%s", r->root);
     for (size_t i = 0; i < s->n && st == PAWL_OK; i++) {
         bool ok = wanted[i];

@@ -29,6 +29,10 @@ struct remote {
 
 char *remote_path(const struct remote *r, const char *name); /* ROOT/name, to be freed */
 
+/* A file and a directory for rclone to read: nothing that a power cut must leave, so nobody waits for a disk. */
+enum pawl_status scratch_file(const char *path, const void *data, size_t len, struct err *err);
+enum pawl_status scratch_dir(const char *path, struct err *err);
+
 struct listing {
     struct listed {
         const char *name;

@@ -97,13 +97,8 @@ static enum pawl_status stage_link(struct making *m, const char *object, const c
 static enum pawl_status stage_bytes(struct making *m, const char *object, const void *data, size_t len, struct err *err)
 {
     char *to = staged(m, object);
-    struct file f;
-    enum pawl_status st = file_create(&f, &fsys_real, to, err);
+    enum pawl_status st = scratch_file(to, data, len, err);
 
-    if (st == PAWL_OK) {
-        file_write(&f, data, len);
-        st = file_close(&f, NULL, err);
-    }
     free(to);
     return st;
 }
@@ -180,8 +175,9 @@ static enum pawl_status add_growing(struct making *m, const struct remote_source
 static enum pawl_status make(struct making *m, struct journal_at at, const char *head, const char *state, const struct remote_source *files, size_t n, struct err *err)
 {
     struct timespec wall;
-    enum pawl_status st = dir_make(&fsys_real, m->stage, err);
+    enum pawl_status st = scratch_dir(m->scratch, err);
 
+    if (st == PAWL_OK) st = scratch_dir(m->stage, err);
     clock_gettime(CLOCK_REALTIME, &wall);
     buf_addf(&m->manifest, "{\n \"format_version\": %d,\n \"run_id\": \"%s\",\n \"generation\": %" PRIu64 ",\n \"step\": %" PRId64 ",\n \"row\": %" PRId64 ",\n \"time\": %lld.%03ld,\n",
              REMOTE_FORMAT_VERSION, m->r->run_id, at.generation, at.step, at.row, (long long)wall.tv_sec, wall.tv_nsec / 1000000);
@@ -215,7 +211,7 @@ static enum pawl_status upload(struct making *m, struct err *err)
 static enum pawl_status put_manifest(struct making *m, const char *name, struct err *err)
 {
     char *file = xasprintf("%s/manifest", m->scratch), *path = remote_path(m->r, name);
-    enum pawl_status st = file_replace(&fsys_real, file, m->manifest.data, m->manifest.len, err);
+    enum pawl_status st = scratch_file(file, m->manifest.data, m->manifest.len, err);
 
     if (st == PAWL_OK) st = rclone_put_file(&m->r->rclone, file, path, err);
     free(file);
@@ -253,7 +249,7 @@ static bool needs(const struct remote_state *s, const char *object)
 static enum pawl_status delete_all(struct remote *r, const struct buf *names, const char *scratch, struct err *err)
 {
     char *list = xasprintf("%s.list", scratch);
-    enum pawl_status st = names->len ? file_replace(&fsys_real, list, names->data, names->len, err) : PAWL_OK;
+    enum pawl_status st = names->len ? scratch_file(list, names->data, names->len, err) : PAWL_OK;
 
     if (names->len && st == PAWL_OK) st = rclone_delete(&r->rclone, r->root, list, err);
     file_remove_tree(&fsys_real, list, NULL);

@@ -214,6 +214,11 @@ refusals() {
     grep -q "apt install rclone" "$dir/err" || fail "what to install is not said: $(cat "$dir/err")"
     run "$dir/r" --set remote=nowhere:bucket/x 2>"$dir/err" && fail "with an unknown remote it trains"
     grep -q "nowhere.*rclone config" "$dir/err" || fail "what to do about an unknown remote is not said: $(cat "$dir/err")"
+    mkdir -p "$files/index"
+    for i in 1 2 3; do : >"$files/index/g000000000$i-0123456789abcdef-0000000$i.claim"; done
+    run "$dir/r" --set remote="$bucket" --set max_fruitless_starts=3 2>"$dir/err" && fail "a restart loop over new machines goes on"
+    grep -q "3 starts in a row" "$dir/err" || fail "a restart loop is not told: $(cat "$dir/err")"
+    rm -r "$files"
     ${kind}_down
     run "$dir/r" --set remote="$bucket" 2>"$dir/err" && fail "an empty directory and a remote that does not answer: it begins anew"
     grep -q -- "--fresh" "$dir/err" || fail "--fresh is not named: $(cat "$dir/err")"

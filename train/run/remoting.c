@@ -302,7 +302,7 @@ static double until_due(const struct remoting *u)
     const struct status *s = &u->status;
 
     if (!s->published) return 0;
-    return u->asked - 1.25 * s->usual - TICK - seconds_between(s->baseline, time_now());
+    return u->asked - 1.5 * s->usual - TICK - seconds_between(s->baseline, time_now());
 }
 
 /* Seconds to wait before the next attempt; at most 0: now. With the lock held. */
@@ -386,6 +386,20 @@ static bool local_state(const struct trainer *t, struct journal_at *at)
     return is_here;
 }
 
+/* Claims above the newest state are starts that ended before anything was uploaded: where each is on a new machine, nothing but them shows a restart loop. */
+static enum pawl_status check_starts(const struct trainer *t, const struct remote_index *x, struct err *err)
+{
+    uint64_t uploaded = 0;
+    int64_t starts = 0;
+
+    for (size_t i = 0; i < x->n; i++)
+        if (!x->items[i].claim && x->items[i].at.generation > uploaded) uploaded = x->items[i].at.generation;
+    for (size_t i = 0; i < x->n; i++) starts += x->items[i].claim && x->items[i].at.generation > uploaded;
+    if (starts < t->cfg->max_fruitless_starts) return PAWL_OK;
+    return err_set(err, PAWL_EINVAL, "%s: %lld starts in a row ended before anything new was uploaded: see why in their logs, then raise max_fruitless_starts, or begin anew with --fresh",
+                   t->cfg->remote, (long long)starts);
+}
+
 static enum pawl_status take_up(struct trainer *t, const struct remote_index *x, bool is_here, const struct journal_at *here, struct err *err)
 {
     struct remoting *u = t->remoting;
@@ -395,6 +409,7 @@ static enum pawl_status take_up(struct trainer *t, const struct remote_index *x,
 
     u->seen = x->generation;
     if (t->opt.fresh) return PAWL_OK;
+    if (!is_here && (st = check_starts(t, x, err)) != PAWL_OK) return st;
     if ((st = restore_newest(&s, &taken, t->store, u->remote, x, is_here ? here : NULL, err)) != PAWL_OK) return st;
     if (taken) log_info("%s: step %lld was taken from there", t->cfg->remote, (long long)s->at.step);
     if (s) {
