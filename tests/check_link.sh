@@ -31,7 +31,7 @@ datasets:
 sequence_len: 128
 micro_batch_size: 2
 global_batch_size: 10
-num_epochs: 40
+num_epochs: 15
 save_steps: 2
 spot: off
 comm_timeout: 4

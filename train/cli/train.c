@@ -62,7 +62,7 @@ static int train(struct config *config, struct trainer_options *run, int ranks)
     if (run_train(config, run, &err) == PAWL_OK) return 0;
     if (!run->ranks.rank) return cli_fail(&err);
     rc = err_exit_code(err.status);
-    told = strncmp(err.text, "rank ", 5) == 0; /* by another rank, or about one */
+    told = strncmp(err.text, "rank ", 5) == 0 || err.status == PAWL_ENUMERIC; /* by another rank or about one; losses are everybody's */
     if (err.status == PAWL_ESTOPPED ? told && run->ranks.local_rank == 0 : !told) fprintf(stderr, "pawl: rank %d: %s\n", run->ranks.rank, err.text);
     return rc;
 }

@@ -103,7 +103,7 @@ enum pawl_status share_compare(struct trainer *t, struct err *err)
     for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
         for (int i = 0; i < FACTS && st == PAWL_OK; i++)
             if (all[k].value[i] != all[0].value[i])
-                st = err_set(err, PAWL_EINVAL, "%s of rank %d is not that of rank 0 (hash %016llx, rank 0 has %016llx): give all ranks the same", i < 2 ? names[i] : id[i - 2].what, k,
+                st = err_set(err, PAWL_EINVAL, "rank %d: %s is not that of rank 0 (hash %016llx, rank 0 has %016llx): give all ranks the same", k, i < 2 ? names[i] : id[i - 2].what,
                              (unsigned long long)all[k].value[i], (unsigned long long)all[0].value[i]);
     for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
         if (strcmp(all[k].device, all[0].device) != 0) {
