@@ -93,19 +93,28 @@ static enum pawl_status open_ref(struct dev *dev, const char *device, struct err
 
 #ifdef PAWL_HAVE_CUDA
 enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err);
+bool cuda_is_here(void);
 #else
+static bool cuda_is_here(void) { return false; }
+
 static enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err)
 {
     return err_set(err, PAWL_EINVAL, "device %s: this build has no CUDA: use cpu, or build where CMake finds the CUDA toolkit", device);
 }
 #endif
 
+/* A card that computes in the type that is asked for, else the CPU. */
+static enum pawl_status open_auto(struct dev *dev, const char *device, struct err *err)
+{
+    return dev->act == DTYPE_BF16 && cuda_is_here() ? cuda_open(dev, "cuda", err) : open_cpu(dev, device, err);
+}
+
 static const struct kind {
     const char *name;
     bool numbered; /* "cuda:1" */
     enum pawl_status (*open)(struct dev *dev, const char *device, struct err *err);
 } kinds[] = {
-    {"auto", false, open_cpu},
+    {"auto", false, open_auto},
     {"cpu", false, open_cpu},
     {"ref", false, open_ref},
     {"cuda", true, cuda_open},

@@ -33,7 +33,7 @@ struct dev {
     void (*close)(struct dev *dev); /* frees state; or NULL */
 };
 
-/* device: "auto", "cpu", "ref" (the scalar oracle, fp32 only), "cuda", "cuda:1". act: DTYPE_BF16 or DTYPE_F32. threads 0: all cores of this process.
+/* device: "auto" (the first card where there is one and act is bf16, else the CPU), "cpu", "ref" (the scalar oracle, fp32 only), "cuda", "cuda:1". act: DTYPE_BF16 or DTYPE_F32. threads 0: all cores of this process.
  * PAWL_ISA=portable|avx2|avx512|avx512bf16 forces the instruction set of the CPU backend; one that this CPU lacks is an error. */
 enum pawl_status dev_open(struct dev **out, const char *device, enum dtype act, int threads, struct err *err);
 void dev_close(struct dev *dev); /* NULL is allowed */

@@ -20,6 +20,8 @@ struct heads {
     int heads;
 };
 
+POINTERS_OF(struct heads, s.p)
+
 /* Rows [row, row + TILE) of example [first, first + len), all from token `first`. */
 struct tile {
     int first, len, row;
@@ -159,6 +161,7 @@ struct attention_job {
     const int32_t *example_start;
     int T, examples, H, G, D;
 };
+POINTERS_OF(struct attention_job, s.q, s.k, s.v, s.o, s.dout, s.out, s.dq, s.dk, s.dv, s.lse, s.delta, s.example_start)
 void attention_plain(struct dev *dev, const struct attention_job *j);
 void attention_plain_backward(struct dev *dev, const struct attention_job *j);
 

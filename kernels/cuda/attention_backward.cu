@@ -17,6 +17,8 @@ struct backward {
     bool wide;
 };
 
+POINTERS_OF(struct backward, s.q.p, s.k.p, s.v.p, s.dout.p, s.lse, s.delta, s.example_start)
+
 /* One warp a (token, head). */
 static __global__ void delta_kernel(float *delta, const bf16 *dout, const bf16 *o, int64_t n, int D)
 {

@@ -65,9 +65,12 @@ template <typename K> static inline bool cuda_may_launch(struct cuda *c, K *kern
     return shared <= 48 * 1024 || cuda_ok(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), "cudaFuncSetAttribute", "%s, %zu bytes", name, shared);
 }
 
+/* POINTERS_OF(type, pointers in s...): every struct that a kernel takes says which of its members are addresses, so that the emulation knows them from numbers. */
 #ifdef PAWL_EMULATED
+#define POINTERS_OF(type, ...) static inline std::vector<const void *> emu_pointers(const type &s) { return {__VA_ARGS__}; }
 #define LAUNCH_KERNEL(stream, grid, block, shared, kernel, ...) emu_launch(kernel, #kernel, grid, block, shared, stream, __VA_ARGS__)
 #else
+#define POINTERS_OF(type, ...)
 #define LAUNCH_KERNEL(stream, grid, block, shared, kernel, ...) (kernel<<<grid, block, shared, stream>>>(__VA_ARGS__), cudaGetLastError())
 #endif
 
@@ -80,12 +83,15 @@ template <typename K> static inline bool cuda_may_launch(struct cuda *c, K *kern
                     "%s, %u x %u x %u blocks of %u threads, %zu bytes shared", #kernel, launch_grid.x, launch_grid.y, launch_grid.z, launch_block.x, launch_shared); \
     } while (0)
 
+POINTERS_OF(struct weight, s.data, s.absmax, s.absmax_q, s.nested_absmax, s.nested_code)
+
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- runtime.cu ---- */
 
+extern "C" bool cuda_is_here(void); /* a card that this build has code for is visible */
 extern "C" enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err);
 void *cuda_alloc(struct dev *dev, size_t bytes);
 void cuda_free(struct dev *dev, void *p, size_t bytes);

@@ -38,6 +38,8 @@ void cuda_sum_squares(struct dev *dev, double *out, const float *x, int64_t n, i
     LAUNCH(cuda_of(dev), cuda_of(dev)->main, (unsigned)ceil_div(n, block), THREADS, THREADS / WARP * sizeof(double), sum_squares_kernel, out, x, n, block);
 }
 
+POINTERS_OF(struct adamw, nullptr)
+
 static __global__ void adamw_kernel(float *theta, bf16 *operand, float *m, float *v, const float *g, int64_t n, struct adamw h)
 {
     for (int64_t i = first_index(); i < n; i += index_step()) {

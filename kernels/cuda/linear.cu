@@ -22,6 +22,8 @@ struct mask {
     int64_t first_row;
 };
 
+POINTERS_OF(struct mask, s.row_start)
+
 static struct mask mask_of(const struct dropout *drop, const struct layout *lay)
 {
     return {drop->p, {drop->key.k[0], drop->key.k[1]}, lay->row_start, lay->rows, lay->first_row};

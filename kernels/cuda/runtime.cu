@@ -298,6 +298,14 @@ static void open_queues(struct cuda *c)
     cuda_blas_ok(c, c->blas->create(&c->lt), "cublasLtCreate", "the card");
 }
 
+bool cuda_is_here(void)
+{
+    struct cudaDeviceProp card;
+    int count = 0;
+
+    return cudaGetDeviceCount(&count) == cudaSuccess && count > 0 && cudaGetDeviceProperties(&card, 0) == cudaSuccess && card.major >= 8;
+}
+
 enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err)
 {
     struct cuda *c = (struct cuda *)xcalloc(1, sizeof *c);

@@ -94,28 +94,12 @@ void emu_check_device(const void *p, size_t bytes, const char *who, const char *
     }
 }
 
-/* A word that is the address of a mapped page of this process, but for the device's: addresses of programs, heaps and stacks begin with 0x55, 0x56, 0x7e, 0x7f of 48 bits. */
-static bool is_host_pointer(uint64_t w)
+void emu_check_pointer(const void *p, const char *kernel, int index)
 {
-    unsigned char resident;
-
-    if (w >> 48 || emu_is_device((void *)w) || (w >> 40 != 0x55 && w >> 40 != 0x56 && w >> 40 != 0x7e && w >> 40 != 0x7f)) return false;
-    return mincore((void *)(w & ~(uint64_t)(PAGE - 1)), 1, &resident) == 0;
-}
-
-void emu_check_words(const void *arg, size_t bytes, const char *kernel, int index)
-{
-    for (size_t i = 0; i + 8 <= bytes; i += 8) {
-        uint64_t w;
-
-        memcpy(&w, (const char *)arg + i, 8);
-        if (is_host_pointer(w) && !emu_is_pinned((void *)w, 1)) emu_fail("%s: its argument %d holds a host address", kernel, index);
-        if (emu_is_device((void *)w) && bytes == 8) { /* one past the end is no access */
-            auto it = before((void *)w);
-
-            if (it == live.end() || (char *)w > it->first + it->second.bytes) emu_fail("%s: its argument %d points to no live allocation", kernel, index);
-        }
-    }
+    if (!p || emu_is_pinned(p, 1)) return;
+    if (!emu_is_device(p)) emu_fail("%s: its argument %d holds a host address", kernel, index);
+    auto it = before(p); /* one past the end is no access */
+    if (it == live.end() || (const char *)p > it->first + it->second.bytes) emu_fail("%s: its argument %d points to no live allocation", kernel, index);
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes)

@@ -6,6 +6,7 @@
 #include "train/run/prices.h"
 #include "train/run/record.h"
 #include "train/run/spot.h"
+#include "train/run/state.h"
 #include "train/run/stop.h"
 
 #include <errno.h>
@@ -180,7 +181,7 @@ static void find_price(struct trainer *t)
 void ledger_start(struct trainer *t, const struct resume *r)
 {
     struct ledger *l = t->ledger;
-    struct buf b = {0};
+    struct buf b = {0}, other = {0};
 
     if (l->cause) {
         buf_adds(&b, ",\"cause\":");
@@ -189,9 +190,14 @@ void ledger_start(struct trainer *t, const struct resume *r)
     if (r->state) {
         buf_addf(&b, ",\"lost_steps\":%lld,\"lost_seconds\":%.3f,\"row\":%lld", (long long)l->lost_steps, l->lost_seconds, (long long)t->at.row);
         log_info("the last process: %s; lost were %lld whole steps, %.1f s of work", l->cause ? l->cause : "unknown", (long long)l->lost_steps, l->lost_seconds);
+        if (state_why_other_bits(t, r->state, &other)) {
+            buf_adds(&b, ",\"why_other_bits\":");
+            json_add_string(&b, other.data, other.len);
+        }
     }
     record_start(t, b.data ? b.data : "");
     buf_free(&b);
+    buf_free(&other);
 }
 
 void ledger_loaded(struct trainer *t, const struct resume *r)

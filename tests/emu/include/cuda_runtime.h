@@ -14,6 +14,7 @@
 #include <functional>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #define __global__ __attribute__((unused))
 #define __device__ __attribute__((unused))
@@ -127,8 +128,16 @@ template <typename K> static inline cudaError_t cudaFuncSetAttribute(K *kernel, 
 
 /* Ends the process unless [p, p + bytes) lies within one live allocation of the device. */
 void emu_check_device(const void *p, size_t bytes, const char *who, const char *what);
-/* The same for every word of an argument that looks like a pointer into this process. */
-void emu_check_words(const void *arg, size_t bytes, const char *kernel, int index);
+/* An address that a kernel is given: NULL, within a live allocation or just behind it, or pinned memory of the host. */
+void emu_check_pointer(const void *p, const char *kernel, int index);
+/* An argument: an address, a number, or a struct whose addresses emu_pointers names (POINTERS_OF, kernels/cuda/cuda.h). */
+template <typename T> static inline void emu_check_argument(const T &arg, const char *kernel, int index)
+{
+    if constexpr (std::is_pointer_v<T>) emu_check_pointer((const void *)arg, kernel, index);
+    else if constexpr (std::is_class_v<T>)
+        for (const void *p : emu_pointers(arg)) emu_check_pointer(p, kernel, index);
+    else static_assert(std::is_arithmetic_v<T>, "an argument of a kernel is a pointer, a number, or a struct with POINTERS_OF");
+}
 /* Puts work behind what the stream has; name is kept for messages. */
 void emu_queue(cudaStream_t s, const char *name, std::function<void()> run);
 void emu_run_grid(const char *name, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);
@@ -142,7 +151,7 @@ static inline cudaError_t emu_launch(void (*kernel)(P...), const char *name, dim
     cudaError_t rc = emu_launch_check((const void *)kernel, name, grid, block, shared);
 
     if (rc != cudaSuccess) return rc;
-    std::apply([&](const auto &...v) { (emu_check_words(&v, sizeof v, name, index++), ...); }, values);
+    std::apply([&](const auto &...v) { (emu_check_argument(v, name, index++), ...); }, values);
     emu_queue(s, name, [=] { emu_run_grid(name, grid, block, shared, [&] { std::apply(kernel, values); }); });
     return cudaSuccess;
 }
