@@ -1,9 +1,9 @@
 # The CUDA backend: native code for the cards of PAWL_CUDA_ARCHITECTURES and PTX of the last one for later cards. nvcc is called by hand, so that the project needs no CUDA language and the
 # host compiler's warnings stay the host's. -fmad=false: a fused multiply-add is written where it is meant, as in the C sources. cuBLASLt is opened at run time (library.cu).
-set(PAWL_CUDA OFF CACHE STRING "CUDA backend: AUTO (if nvcc 12.8 or later is found), ON, OFF; OFF until it has run on a card")
+set(PAWL_CUDA AUTO CACHE STRING "CUDA backend: AUTO (where a card is, and nvcc 12.8 or later: compiling it takes minutes, which a machine without a card has no use for), ON, OFF")
 set(PAWL_CUDA_ARCHITECTURES 80 86 89 90 100 120 CACHE STRING "Compute capabilities to compile for, the last one also as PTX")
 
-if(PAWL_CUDA STREQUAL "ON" OR (PAWL_CUDA STREQUAL "AUTO" AND NOT PAWL_SANITIZE)) # sanitizers see nothing of a card
+if(PAWL_CUDA STREQUAL "ON" OR (PAWL_CUDA STREQUAL "AUTO" AND NOT PAWL_SANITIZE AND (EXISTS /dev/nvidiactl OR EXISTS /dev/dxg))) # sanitizers see nothing of a card
   find_program(PAWL_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
   if(PAWL_NVCC)
     execute_process(COMMAND ${PAWL_NVCC} --version OUTPUT_VARIABLE NVCC_TEXT ERROR_QUIET)
