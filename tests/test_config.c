@@ -310,6 +310,7 @@ static void wrong_types_and_ranges_say_what_is_allowed(void **state)
         {"learning_rate: nan", NULL, "found \"nan\""},
         {"learning_rate: 1e999", NULL, "found \"1e999\""},
         {"lora_dropout: 1", NULL, "lora_dropout: expected a number from 0 to below 1, found \"1\""},
+        {"lora_dropout: \"0.\\n\\e[1m\"", NULL, "lora_dropout: expected a number from 0 to below 1, found \"0.  [1m\""}, /* no line end, no escape */
         {"sample_packing: maybe", NULL, "sample_packing: expected true or false, found \"maybe\""},
         {"lr_scheduler: cosin", NULL,
          "lr_scheduler: expected one of constant, linear, cosine, constant_with_warmup, cosine_with_min_lr, found \"cosin\": did you mean cosine?"},

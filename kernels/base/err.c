@@ -9,6 +9,9 @@ enum pawl_status err_vset(struct err *err, enum pawl_status st, const char *fmt,
     if (err) {
         err->status = st;
         vsnprintf(err->text, sizeof err->text, fmt, ap);
+        /* What was found in a file may hold anything: the text stays one line, and says nothing to a terminal. */
+        for (char *c = err->text; *c; c++)
+            if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
     }
     return st;
 }

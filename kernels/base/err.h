@@ -1,6 +1,6 @@
 /* Status codes, the error record, and the mapping to exit codes.
  *
- * A fallible function returns enum pawl_status and takes a caller-owned struct err as its last argument; on failure err->text is ONE line:
+ * A fallible function returns enum pawl_status and takes a caller-owned struct err as its last argument; on failure err->text is ONE line (control characters become spaces):
  * what, where (file, key, line, tensor), expected, found, what to do. On success err is untouched. */
 #ifndef PAWL_BASE_ERR_H
 #define PAWL_BASE_ERR_H
