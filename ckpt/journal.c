@@ -1,5 +1,6 @@
 #include "ckpt/journal.h"
 
+#include "kernels/base/clock.h"
 #include "kernels/base/hash.h"
 
 #include <assert.h>
@@ -203,21 +204,6 @@ static char *slot_path(const struct journal *j, int number)
     return xasprintf("%s/" SLOT_PREFIX "%d", j->dir, number);
 }
 
-static struct timespec now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts;
-}
-
-static double seconds_since(struct timespec a)
-{
-    struct timespec b = now();
-
-    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
-}
-
 /* Opens the slot's file, or makes it with all of its room, so that later commits change no metadata. */
 static enum pawl_status open_slot(struct journal *j, struct slot *s, size_t bytes, struct err *err)
 {
@@ -363,11 +349,11 @@ static void *write_commits(void *arg)
         while (!j->status.busy && !j->stop) pthread_cond_wait(&j->wake, &j->lock);
         if (!j->status.busy) break;
         pthread_mutex_unlock(&j->lock);
-        begin = now();
+        begin = time_now();
         st = j->with_data ? write_commit(j, j->at, j->part, j->parts, j->state, &failed) : write_lines(j, &failed);
         pthread_mutex_lock(&j->lock);
         note(j, st, &failed);
-        if (j->with_data) note_commit(j, st, j->at, j->handed, seconds_since(begin), bytes_of(j->part, j->parts, j->state));
+        if (j->with_data) note_commit(j, st, j->at, j->handed, seconds_between(begin, time_now()), bytes_of(j->part, j->parts, j->state));
         free(j->state);
         j->state = NULL;
         j->status.busy = false;
@@ -493,7 +479,7 @@ void journal_commit(struct journal *j, struct journal_at at, const struct journa
     memcpy(j->part, parts, (size_t)n * sizeof *parts);
     j->parts = n;
     j->state = xstrdup(state);
-    j->handed = now();
+    j->handed = time_now();
     begin_work(j, true);
     pthread_mutex_unlock(&j->lock);
 }
@@ -517,7 +503,7 @@ static bool wait_idle(struct journal *j, const struct timespec *until)
 
 bool journal_wait(struct journal *j, double seconds)
 {
-    struct timespec until = now();
+    struct timespec until = time_now();
     bool is_idle;
 
     if (seconds < 0) seconds = 0;
@@ -541,11 +527,11 @@ enum pawl_status journal_commit_now(struct journal *j, struct journal_at at, con
     pthread_mutex_lock(&j->lock);
     wait_idle(j, NULL);
     pthread_mutex_unlock(&j->lock);
-    begin = now();
+    begin = time_now();
     st = write_commit(j, at, parts, n, state, &failed);
     pthread_mutex_lock(&j->lock);
     note(j, st, &failed);
-    note_commit(j, st, at, begin, seconds_since(begin), bytes_of(parts, n, state));
+    note_commit(j, st, at, begin, seconds_between(begin, time_now()), bytes_of(parts, n, state));
     pthread_mutex_unlock(&j->lock);
     if (st != PAWL_OK && err) *err = failed;
     return st;

@@ -1,5 +1,7 @@
 #include "ckpt/rclone.h"
 
+#include "kernels/base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,14 +22,6 @@
 #define TICK_MS 100             /* the deadline may be moved while a child runs */
 
 extern char **environ;
-
-static int64_t now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts.tv_sec * (int64_t)1000000000 + ts.tv_nsec;
-}
 
 /* --- a child and its two pipes */
 
@@ -90,7 +84,7 @@ static void drain(int *fd, struct buf *to, size_t limit)
 
 static bool time_is_up(const struct rclone *r, int64_t until)
 {
-    int64_t deadline = atomic_load(&r->deadline), t = now();
+    int64_t deadline = atomic_load(&r->deadline), t = clock_nanoseconds();
 
     return t >= until || (deadline && t >= deadline);
 }
@@ -163,7 +157,7 @@ static enum pawl_status run(struct rclone *r, const char *const *args, double se
     for (int i = 0; args[i]; i++) argv[n++] = args[i];
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) argv[n++] = always[i];
     if ((st = start(&c, r->program, (char *const *)argv, err)) != PAWL_OK) return st;
-    in_time = follow(r, &c, now() + (int64_t)(seconds * 1e9), out ? out : &none, limit, &errors, &status);
+    in_time = follow(r, &c, clock_nanoseconds() + (int64_t)(seconds * 1e9), out ? out : &none, limit, &errors, &status);
     if (missing) *missing = in_time && WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND;
     if (!in_time) {
         st = err_set(err, PAWL_EIO, "%s %s: ended after its time was up: %.600s", r->program, args[0], last_line(&errors));

@@ -1,6 +1,7 @@
 #include "ckpt/remote_internal.h"
 
 #include "ckpt/checkpoint.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 
 #include <errno.h>
@@ -59,10 +60,7 @@ const char *remote_root(const struct remote *r)
 
 void remote_limit(struct remote *r, double seconds)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    atomic_store(&r->rclone.deadline, seconds < 0 ? 0 : ts.tv_sec * (int64_t)1000000000 + ts.tv_nsec + (int64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9));
+    atomic_store(&r->rclone.deadline, seconds < 0 ? 0 : clock_nanoseconds() + (int64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9));
 }
 
 char *remote_path(const struct remote *r, const char *name)
@@ -244,7 +242,7 @@ static enum pawl_status put_claim(struct remote *r, const char *scratch, struct 
     return st;
 }
 
-static enum pawl_status look_and_fence(struct remote *r, struct err *err)
+enum pawl_status remote_look_and_fence(struct remote *r, struct err *err)
 {
     struct remote_index x;
     enum pawl_status st = remote_look(r, &x, err);
@@ -260,9 +258,9 @@ enum pawl_status remote_claim(struct remote *r, const char *run_id, uint64_t gen
 
     snprintf(r->run_id, sizeof r->run_id, "%s", run_id);
     r->generation = generation;
-    if ((st = look_and_fence(r, err)) != PAWL_OK) return st;
+    if ((st = remote_look_and_fence(r, err)) != PAWL_OK) return st;
     if ((st = put_claim(r, scratch, err)) != PAWL_OK) return err_prefix(err, "%s", r->root);
-    return look_and_fence(r, err);
+    return remote_look_and_fence(r, err);
 }
 
 /* --- manifests */

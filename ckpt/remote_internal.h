@@ -49,6 +49,7 @@ void listing_free(struct listing *l);
 void remote_index_of(const struct listing *l, struct remote_index *out);
 /* R4 */
 enum pawl_status remote_fence(struct remote *r, const struct remote_index *x, struct err *err);
+enum pawl_status remote_look_and_fence(struct remote *r, struct err *err);
 /* Whether a listing has all that a state names; sets why. */
 bool remote_all_there(const struct listing *l, struct remote_state *s);
 

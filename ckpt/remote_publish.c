@@ -2,6 +2,7 @@
 #include "ckpt/remote_internal.h"
 
 #include "ckpt/checkpoint.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 
 #include <assert.h>
@@ -219,17 +220,6 @@ static enum pawl_status put_manifest(struct making *m, const char *name, struct 
     return st;
 }
 
-/* R4 before the manifest. */
-static enum pawl_status look(struct remote *r, struct err *err)
-{
-    struct remote_index x;
-    enum pawl_status st = remote_look(r, &x, err);
-
-    if (st == PAWL_OK) st = remote_fence(r, &x, err);
-    remote_index_free(&x);
-    return st;
-}
-
 static uint64_t generation_of_object(const char *name, const char *run_id)
 {
     unsigned long long g = 0;
@@ -318,27 +308,19 @@ done:
     return st;
 }
 
-static double seconds(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
 enum pawl_status remote_publish(struct remote *r, struct journal_at at, const char *head, const char *state, const struct remote_source *files, size_t n, const char *scratch,
                                 struct remote_published *done, struct err *err)
 {
     struct making m = {.r = r, .scratch = scratch, .stage = xasprintf("%s/objects", scratch)};
     char *name = xasprintf(INDEX "g%010" PRIu64 "-%s-%s-s%012" PRId64 "-r%08" PRId64 "-%" PRId64 ".manifest", r->generation, r->run_id, r->token, at.step, at.row, ++r->count);
-    double begin = seconds();
+    double begin = clock_seconds();
     enum pawl_status st;
 
     assert(r->generation);
     file_remove_tree(&fsys_real, scratch, NULL);
     if ((st = make(&m, at, head, state, files, n, err)) != PAWL_OK) goto done;
-    if ((st = upload(&m, err)) != PAWL_OK || (st = look(r, err)) != PAWL_OK || (st = commit(&m, name, err)) != PAWL_OK) goto done;
-    *done = (struct remote_published){m.bytes, seconds() - begin};
+    if ((st = upload(&m, err)) != PAWL_OK || (st = remote_look_and_fence(r, err)) != PAWL_OK || (st = commit(&m, name, err)) != PAWL_OK) goto done;
+    *done = (struct remote_published){m.bytes, clock_seconds() - begin};
 done:
     if (st != PAWL_OK && st != PAWL_ELOCKED) err_prefix(err, "%s", r->root);
     file_remove_tree(&fsys_real, scratch, NULL);

@@ -2,6 +2,7 @@
 
 #include "dist/control.h"
 #include "dist/transport.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/mem.h"
 
 #include <stdlib.h>
@@ -62,22 +63,14 @@ enum pawl_status comm_check(struct comm *c, struct err *err)
     return c->control ? control_check(c->control, err) : PAWL_OK;
 }
 
-static double seconds_now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
 enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
 {
-    double begin = seconds_now();
+    double begin = clock_seconds();
     enum pawl_status st = comm_check(c, err);
 
     if (st == PAWL_OK) st = c->ops->exchange(c, send, nsend, recv, nrecv, err);
     for (int i = 0; i < nsend; i++) c->sent += send[i].bytes;
-    c->seconds += seconds_now() - begin;
+    c->seconds += clock_seconds() - begin;
     return st;
 }
 

@@ -1,6 +1,7 @@
 #include "dist/control.h"
 
 #include "dist/socket.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
 

@@ -5,6 +5,7 @@
 #include "dist/control.h"
 #include "dist/socket.h"
 #include "dist/transport.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/mem.h"
 
 #include <ifaddrs.h>

@@ -1,6 +1,7 @@
 #include "dist/ranks.h"
 
 #include "dist/socket.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/mem.h"
 
 #include <errno.h>

@@ -1,5 +1,7 @@
 #include "dist/socket.h"
 
+#include "kernels/base/clock.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,14 +13,6 @@
 #include <unistd.h>
 
 #define RETRY_SECONDS 0.05
-
-double clock_seconds(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static bool wait_for(int fd, short events, double deadline)
 {

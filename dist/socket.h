@@ -8,8 +8,6 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-double clock_seconds(void); /* CLOCK_MONOTONIC */
-
 /* A listening socket on all addresses; port 0: any, told in *port. PAWL_EIO where the port is in use; name is what set it, for the message. */
 enum pawl_status socket_listen(int *fd, int *port, const char *name, struct err *err);
 /* The next connection, without delay and close-on-exec; -1 where none came before the deadline. */

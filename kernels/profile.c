@@ -1,6 +1,7 @@
 #include "kernels/profile.h"
 
 #include "kernels/ops.h"
+#include "kernels/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ struct profile {
     struct dev *dev;
     const struct ops *inner;
     struct ops outer;
-    struct timespec opened;
+    double opened;              /* clock_seconds */
     struct sum op[OPS], *layer; /* layer[l + 1] */
     int layers;                 /* entries of layer */
     int64_t steps;              /* that ended */
@@ -44,14 +45,6 @@ struct profile {
     struct call *calls;
     size_t ncalls, cap;
 };
-
-static double since(struct timespec t)
-{
-    struct timespec n;
-
-    clock_gettime(CLOCK_MONOTONIC, &n);
-    return (double)(n.tv_sec - t.tv_sec) + (double)(n.tv_nsec - t.tv_nsec) * 1e-9;
-}
 
 static void trace(struct profile *p, enum op op, double begin, double seconds)
 {
@@ -76,7 +69,7 @@ static void measured(struct profile *p, enum op op, double begin, double flops)
     double seconds;
 
     wait_for(p);
-    seconds = since(p->opened) - begin;
+    seconds = clock_seconds() - p->opened - begin;
     trace(p, op, begin, seconds);
     if (!p->in_step || !p->steps) return;
     if (l >= p->layers) {
@@ -133,7 +126,7 @@ static double row_tokens(const struct layout *lay, int row)
     static void name(struct dev *dev, UNPACK params)                           \
     {                                                                          \
         struct profile *p = dev->profile;                                      \
-        double begin = since(p->opened);                                       \
+        double begin = clock_seconds() - p->opened;                                       \
                                                                                \
         p->inner->name(dev, UNPACK args);                                      \
         measured(p, OP, begin, flops);                                         \
@@ -190,7 +183,7 @@ struct profile *profile_open(struct dev *dev)
         .attention = attention, .attention_backward = attention_backward, .attention_decode = attention_decode, .swiglu = swiglu, .swiglu_backward = swiglu_backward,
         .gather = gather, .scatter = scatter, .head_loss = head_loss, .logits = logits, .add = add, .sum_squares = sum_squares, .adamw = adamw, .round_operand = round_operand,
     };
-    clock_gettime(CLOCK_MONOTONIC, &p->opened);
+    p->opened = clock_seconds();
     dev->profile = p;
     dev->ops = &p->outer;
     return p;
@@ -210,14 +203,14 @@ void profile_begin_step(struct profile *p)
 {
     if (!p) return;
     p->in_step = true;
-    p->begin = since(p->opened);
+    p->begin = clock_seconds() - p->opened;
 }
 
 void profile_end_step(struct profile *p)
 {
     if (!p) return;
     p->in_step = false;
-    if (p->steps++) p->seconds += since(p->opened) - p->begin;
+    if (p->steps++) p->seconds += clock_seconds() - p->opened - p->begin;
 }
 
 /* --- telling */

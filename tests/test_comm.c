@@ -2,6 +2,7 @@
 #include "dist/comm.h"
 #include "dist/shard.h"
 #include "dist/socket.h"
+#include "kernels/base/clock.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
 #include "train/cli/cli.h"
 #include "train/cli/commands.h"
 
+#include "kernels/base/clock.h"
 #include "kernels/base/json.h"
 #include "kernels/base/mem.h"
 
@@ -150,14 +151,6 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* What a durable step costs at least: 64 KiB over the same place of a file, then fdatasync, as the journal does it. */
 static enum pawl_status report_disk(struct report *r, const char *dir, struct err *err)
 {
@@ -175,10 +168,10 @@ static enum pawl_status report_disk(struct report *r, const char *dir, struct er
     }
     unlink(path);
     for (int i = 0; i < TIMES && st == PAWL_OK; i++) {
-        double start = now();
+        double start = clock_seconds();
 
         if (pwrite(fd, block, BLOCK, 0) != BLOCK || fdatasync(fd) != 0) st = err_sys(err, "%s: writing and fdatasync", dir);
-        seconds[i] = now() - start;
+        seconds[i] = clock_seconds() - start;
     }
     if (st == PAWL_OK) {
         qsort(seconds, TIMES, sizeof *seconds, by_value);

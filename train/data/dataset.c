@@ -1,5 +1,6 @@
 #include "train/data/dataset.h"
 
+#include "kernels/base/clock.h"
 #include "kernels/base/hash.h"
 #include "kernels/base/log.h"
 #include "train/data/cache.h"
@@ -74,14 +75,6 @@ char *dataset_cache_dir(void)
 
 /* --- tokenising a part */
 
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 struct progress {
     const char *path;
     double begun, shown;
@@ -89,7 +82,7 @@ struct progress {
 
 static void show_progress(struct progress *p, double share)
 {
-    double now = seconds();
+    double now = clock_seconds();
 
     if (now - p->shown < 1 || now - p->begun < 2) return;
     p->shown = now;
@@ -140,7 +133,7 @@ static enum pawl_status tokenise(struct part *p, const struct reading *r, int th
     int ahead = threads * CHUNKS_AHEAD, n;
     struct source_chunk *in = xcalloc((size_t)ahead, sizeof *in);
     struct chunk *out = xcalloc((size_t)ahead, sizeof *out);
-    struct progress progress = {r->part->path, seconds(), 0};
+    struct progress progress = {r->part->path, clock_seconds(), 0};
     enum pawl_status st = source_open(&source, &p->files, err);
 
     do {

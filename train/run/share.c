@@ -3,7 +3,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
 #include "optim/clip.h"
-#include "train/run/clock.h"
+#include "kernels/base/clock.h"
 #include "train/run/evaluate.h"
 #include "train/run/record.h"
 #include "train/run/state.h"

@@ -4,7 +4,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
 #include "train/config/config.h"
-#include "train/run/clock.h"
+#include "kernels/base/clock.h"
 #include "train/run/stop.h"
 
 #include <curl/curl.h>

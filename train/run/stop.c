@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/err.h"
 
 /* Written by signal handlers and watchers: the one state that can't live in a structure. Times are nanoseconds of CLOCK_MONOTONIC. */
@@ -15,18 +16,10 @@ static _Atomic int64_t deadline, lead;
 static _Atomic int64_t grace = 5000000000;
 static atomic_int interrupts;
 
-static int64_t nanoseconds(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts.tv_sec * (int64_t)1000000000 + ts.tv_nsec;
-}
-
 /* Safe in a handler: atomics without locks and clock_gettime. */
 static void request(const char *reason, int64_t left)
 {
-    int64_t until = nanoseconds() + left;
+    int64_t until = clock_nanoseconds() + left;
 
     if (atomic_load(&why) && atomic_load(&deadline) <= until) return;
     atomic_store(&deadline, until);
@@ -72,7 +65,7 @@ const char *stop_reason(void)
 
 double stop_seconds_left(void)
 {
-    return stop_requested() ? (double)(atomic_load(&deadline) - nanoseconds()) * 1e-9 : 1e9;
+    return stop_requested() ? (double)(atomic_load(&deadline) - clock_nanoseconds()) * 1e-9 : 1e9;
 }
 
 double stop_lead_seconds(void)

@@ -12,7 +12,7 @@
 #include "train/config/config.h"
 #include "train/data/loader.h"
 #include "train/model/net.h"
-#include "train/run/clock.h"
+#include "kernels/base/clock.h"
 #include "train/run/share.h"
 #include "train/text/chat.h"
 #include "train/text/tokenizer.h"
