@@ -5,42 +5,20 @@
 #   scripts/elastic.sh PAWL [MODEL]      RESIZES=20 kills; MODEL: a directory or GGUF file (default: the tiny one of the tests); GRID="2,0,2 ..." ranks,zero_stage,micro-batch
 set -u
 pawl=$(realpath "$1") root=$(realpath "$(dirname "$0")/..")
-model=${2:-$root/tests/golden/llama} resizes=${RESIZES:-20}
+tiny_model=${2:-} tiny_cache=${XDG_CACHE_HOME:-} resizes=${RESIZES:-20}
 dir=$(mktemp -d)
 job=
 trap '[ -n "$job" ] && kill -9 $job 2>/dev/null; rm -rf "$dir"' EXIT
-export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$dir/cache} OMP_WAIT_POLICY=passive
-fail() { echo "FAILED: $*"; exit 1; }
 
-awk 'BEGIN { for (i = 1; i <= 61; i++) {
-    q = ""; for (k = 0; k < 3 + i * 7 % 23; k++) q = q "word" (i * k % 17) " ";
-    a = ""; for (k = 0; k < 1 + i * 5 % 9; k++) a = a "answer" (i + k) % 10 " ";
-    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", q, a } }' >"$dir/train.jsonl"
-cat >"$dir/run.yaml" <<YAML
-base_model: $model
-datasets:
-  - path: $dir/train.jsonl
-    type: chat_template
-lora_r: 8
-lora_dropout: 0.1
-sequence_len: 256
-sample_packing: true
-micro_batch_size: 2
+. "$root/tests/tiny_run.sh"
+tiny_run_yaml <<YAML
 global_batch_size: 11
 num_epochs: ${EPOCHS:-24}
-learning_rate: 2e-3
-max_grad_norm: 0.5
 save_steps: 7
 spot: off
 max_fruitless_starts: 1000
 YAML
-run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@"; }
 lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
-same() { # DIR WHAT
-    local f strip='s/"tokens_per_second".*//'
-    for f in adapter_model.safetensors optimizer.safetensors; do cmp "$dir/whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"; done
-    cmp <(sed "$strip" "$dir/whole/metrics.jsonl") <(sed "$strip" "$1/metrics.jsonl") || fail "$2: metrics.jsonl differs"
-}
 
 run "$dir/whole" || fail "one rank"
 steps=$(lines "$dir/whole")

@@ -6,41 +6,16 @@ set -u
 pawl=$1 root=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-export XDG_CACHE_HOME=$dir/cache
-fail() { echo "FAILED: $*"; exit 1; }
 
-# 61 examples of different lengths
-awk 'BEGIN { for (i = 1; i <= 61; i++) {
-    q = ""; for (k = 0; k < 3 + i * 7 % 23; k++) q = q "word" (i * k % 17) " ";
-    a = ""; for (k = 0; k < 1 + i * 5 % 9; k++) a = a "answer" (i + k) % 10 " ";
-    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", q, a } }' >"$dir/train.jsonl"
-cat >"$dir/run.yaml" <<YAML
-base_model: $root/tests/golden/llama
-datasets:
-  - path: $dir/train.jsonl
-    type: chat_template
-lora_r: 8
+. "$root/tests/tiny_run.sh"
+tiny_run_yaml <<YAML
 lora_alpha: 16
-lora_dropout: 0.1
-sequence_len: 256
-sample_packing: true
-micro_batch_size: 2
 global_batch_size: 6
 num_epochs: 12
-learning_rate: 2e-3
 warmup_steps: 3
 weight_decay: 0.01
-max_grad_norm: 0.5
 save_steps: 3
 YAML
-run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@"; }
-same() { # DIR WHAT: adapter, moments and metrics of DIR equal the uninterrupted run's
-    for f in adapter_model.safetensors optimizer.safetensors; do
-        cmp "$dir/whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
-    done
-    strip='s/"tokens_per_second".*//'
-    cmp <(sed "$strip" "$dir/whole/metrics.jsonl") <(sed "$strip" "$1/metrics.jsonl") || fail "$2: metrics.jsonl differs"
-}
 
 run "$dir/whole" || fail "the uninterrupted run"
 steps=$(wc -l <"$dir/whole/metrics.jsonl")
