@@ -17,10 +17,13 @@ FAST_BF16 = "amx_bf16" in FLAGS or ("AuthenticAMD" in FLAGS and "avx512_bf16" in
 BEST_NF4 = "nf4" if FAST_BF16 else "nf4-c32"
 AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
-# Operations of a token of 512: base, head, attention, LoRA, forward and backward without recomputation, for SmolLM2-135M and r=16.
-FLOP_A_TOKEN = 0.629e9
-# Another length: attention grows with it, 4 + 10 operations for each pair of a token and one before it, 9 heads of 64, 30 layers.
-ATTENTION = lambda length: 30 * 14 * 9 * 64 * (length + 1) / 2
+# Operations of a token of SmolLM2-135M in a row of this length, forward and backward without recomputation, a multiply-add being two.
+LAYERS, C, F, KV, HEADS, D, VOCABULARY, R = 30, 576, 1536, 192, 9, 64, 49152, 16
+MODULES = [(C, C), (KV, C), (KV, C), (C, C), (F, C), (F, C), (C, F)]
+BASE = 4 * LAYERS * sum(n * k for n, k in MODULES)          # y and dx
+LORA = 6 * LAYERS * sum(R * (n + k) for n, k in MODULES)    # and the gradients
+HEAD = 4 * C * VOCABULARY
+FLOP_A_TOKEN = lambda length: BASE + LORA + HEAD + LAYERS * 14 * HEADS * D * (length + 1) / 2  # attention: 4 + 10 for each pair of tokens
 
 
 def pawl(mode, batch=4, length=512, env=None, threads=THREADS, **more):
@@ -109,12 +112,12 @@ def main():
                 print(f"{name} {i + 1}/{rounds}: {a['tokens_per_second']:.0f}, {b['tokens_per_second']:.0f} tokens/s", file=sys.stderr, flush=True)
             speed = statistics.median(a["tokens_per_second"] / b["tokens_per_second"] for a, b in pairs)
             if name == "long":
-                speed *= (FLOP_A_TOKEN - ATTENTION(512) + ATTENTION(8192)) / FLOP_A_TOKEN
+                speed *= FLOP_A_TOKEN(8192) / FLOP_A_TOKEN(512)
             results[name] = {"ratio": speed, "memory_ratio": statistics.median(a["peak_rss_bytes"] for a, _ in pairs) / statistics.median(b["peak_rss_bytes"] for _, b in pairs),
                              "first": {k: statistics.median(a[k] for a, _ in pairs) for k in ("tokens_per_second", "peak_rss_bytes")},
                              "second": {k: statistics.median(b[k] for _, b in pairs) for k in ("tokens_per_second", "peak_rss_bytes")}}
             if peaks:
-                results[name]["of_gemm_peak"] = statistics.median(a["tokens_per_second"] * FLOP_A_TOKEN / 1e9 / p for (a, _), p in zip(pairs, peaks))
+                results[name]["of_gemm_peak"] = statistics.median(a["tokens_per_second"] * FLOP_A_TOKEN(512) / 1e9 / p for (a, _), p in zip(pairs, peaks))
                 results[name]["gemm_gflops"] = statistics.median(peaks)
     print(f"{'':66}{'tokens/s':>10}{'tokens/s':>10}{'ratio':>8}{'target':>8}{'GB':>7}{'GB':>7}{'ratio':>8}")
     for name, r in results.items():
