@@ -33,6 +33,7 @@ micro_batch_size: 2
 global_batch_size: 10
 num_epochs: 15
 save_steps: 2
+save_total_limit: 100
 spot: off
 comm_timeout: 4
 max_fruitless_starts: 1000
