@@ -119,12 +119,6 @@ for attempt in 1 2 3 4 5; do
     grep -q 'is in use' "$dir/err" || break
 done
 [ $rc = 75 ] && grep -q 'rank 1 of 2 did not show up' "$dir/err" || fail "a rank that does not come: exit $rc, $(cat "$dir/err")"
-# The same few steps on two numbers of ranks, compared.
-"$pawl" scaling "$dir/run.yaml" --ranks 1,3 --steps 2 --json --svg "$dir/plot.svg" >"$dir/scaling.json" 2>"$dir/err" || fail "scaling: $(cat "$dir/err")"
-for key in ranks tokens_per_second speedup efficiency communication_share peak_bytes_per_rank; do
-    [ "$(grep -o "\"$key\":[0-9]" "$dir/scaling.json" | wc -l)" = 2 ] || fail "scaling: no $key for both: $(cat "$dir/scaling.json")"
-done
-grep -q '</svg>' "$dir/plot.svg" || fail "scaling: no plot"
 
 # Under mpirun bulk data takes MPI's ways, and the bits stay.
 mpi="MPI: not built in, or no mpirun: not tested"

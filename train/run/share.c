@@ -335,10 +335,11 @@ enum pawl_status share_evaluation(struct trainer *t, struct evaluation_sums *sum
 
 /* --- what it costs */
 
-static double seconds(void)
+static double cpu_seconds(void)
 {
-    struct timespec now = time_now();
+    struct timespec now;
 
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
@@ -346,7 +347,7 @@ void share_count(struct trainer *t)
 {
     struct share *s = &t->share;
 
-    s->last = (struct share_mark){s->comm->sent, s->comm->seconds, seconds()};
+    s->last = (struct share_mark){s->comm->sent, s->comm->seconds, clock_seconds(), cpu_seconds()};
     if (s->first.at > 0) s->steps++;
     else s->first = s->last;
 }
@@ -354,8 +355,18 @@ void share_count(struct trainer *t)
 struct cost {
     double share;        /* of the time between steps that was spent in exchanges */
     double sent;         /* bytes a step */
+    double cpu;          /* seconds a step */
     uint64_t peak;       /* bytes of memory */
+    uint64_t optimizer;  /* bytes of moments, by the size table */
 };
+
+static uint64_t segment_bytes(const struct arena *a, const char *name)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < a->nseg; i++) bytes += strcmp(a->seg[i].name, name) ? 0 : a->seg[i].bytes;
+    return bytes;
+}
 
 enum pawl_status share_tell(struct trainer *t, struct err *err)
 {
@@ -363,23 +374,28 @@ enum pawl_status share_tell(struct trainer *t, struct err *err)
     struct cost *all = xcalloc((size_t)s->size, sizeof *all), *mine = &all[s->rank], most = {0};
     struct rusage usage;
     struct buf b = {0};
-    double mean = 0;
+    double mean = 0, cpu = 0;
     enum pawl_status st;
 
     getrusage(RUSAGE_SELF, &usage);
     mine->peak = (uint64_t)usage.ru_maxrss * 1024;
+    mine->optimizer = segment_bytes(&t->arena, "optimizer");
     if (s->steps) {
         mine->share = (s->last.talking - s->first.talking) / (s->last.at - s->first.at);
         mine->sent = (double)(s->last.sent - s->first.sent) / (double)s->steps;
+        mine->cpu = (s->last.cpu - s->first.cpu) / (double)s->steps;
     }
     st = share_items(t, all, sizeof *all, err);
     for (int k = 0; k < s->size; k++) {
         mean += all[k].share / s->size;
+        cpu += all[k].cpu;
         if (all[k].sent > most.sent) most.sent = all[k].sent;
         if (all[k].peak > most.peak) most.peak = all[k].peak;
+        if (all[k].optimizer > most.optimizer) most.optimizer = all[k].optimizer;
     }
-    buf_addf(&b, ",\"ranks\":%d,\"transport\":\"%s\",\"communication_share\":%.4f,\"sent_bytes_a_step\":%.0f,\"ring_bytes_a_step\":%.0f,\"peak_bytes_per_rank\":%llu", s->size,
-             s->comm->ops->name, mean, most.sent, 8.0 * (double)t->lora.n * (s->size - 1) / s->size, (unsigned long long)most.peak);
+    buf_addf(&b, ",\"ranks\":%d,\"threads\":%d,\"transport\":\"%s\",\"communication_share\":%.4f,\"sent_bytes_a_step\":%.0f,\"ring_bytes_a_step\":%.0f,\"cpu_seconds_a_step\":%.4f", s->size, t->dev->ops->available ? 0 : t->dev->threads,
+             s->comm->ops->name, mean, most.sent, 8.0 * (double)t->lora.n * (s->size - 1) / s->size, cpu);
+    buf_addf(&b, ",\"peak_bytes_per_rank\":%llu,\"optimizer_bytes_per_rank\":%llu", (unsigned long long)most.peak, (unsigned long long)most.optimizer);
     if (st == PAWL_OK) record_event(t, "ranks", b.data);
     buf_free(&b);
     free(all);

@@ -39,7 +39,7 @@ struct share {
     char reason[64];        /* why another rank asked all to stop */
     struct share_mark {
         uint64_t sent;      /* bytes */
-        double talking, at; /* seconds in exchanges; of the clock */
+        double talking, at, cpu; /* seconds in exchanges; of the clock; of all threads' work, the system's for them included */
     } first, last;          /* behind this process's first step, which does not count, and behind the last one */
     int64_t steps;          /* in between */
 };
@@ -77,7 +77,7 @@ enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *
 /* Of all ranks' batches of an evaluation. */
 enum pawl_status share_evaluation(struct trainer *t, struct evaluation_sums *sums, struct err *err);
 
-/* After each step; and at the end of a run that is done: what the ranks sent, how long they talked and the memory of the largest, as an event. */
+/* After each step; and at the end of a run that is done, as an event: what the ranks sent, how long they talked, how long their CPUs worked, and the memory of the largest. */
 void share_count(struct trainer *t);
 enum pawl_status share_tell(struct trainer *t, struct err *err);
 
