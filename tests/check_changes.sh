@@ -45,6 +45,15 @@ refused template 'chat_template' --set chat_template=chatml
 again
 run "$dir/copy" --set threads=2 --set micro_batch_size=3 --set gradient_checkpointing=true --set save_steps=2 --set journal=false --set logging_steps=7 2>"$dir/err" || fail "$(cat "$dir/err")"
 same "$dir/copy" "threads, micro-batch, checkpointing and saving changed"
+# Taken: another place of the same bytes, as another machine has them.
+again
+mkdir "$dir/elsewhere"
+cp -r "$dir/model" "$dir/train.jsonl" "$dir/elsewhere"
+run "$dir/copy" --set base_model="$dir/elsewhere/model" --set datasets.0.path="$dir/elsewhere/train.jsonl" 2>"$dir/err" || fail "another place: $(cat "$dir/err")"
+same "$dir/copy" "model and data in another place"
+[ "$(last_event "$dir/copy" replay proved)" = true ] || fail "another place: $(grep '"replay"' "$dir/copy/events.jsonl")"
+sed -i '7s/answer/reply/' "$dir/elsewhere/train.jsonl"
+refused 'data of another place' "the training data $hashes" --set datasets.0.path="$dir/elsewhere/train.jsonl"
 
 # What no identity sees, since only samples of the base are hashed: the step that is computed again does. One weight in the middle of up_proj of the last layer.
 weights=$dir/model/model.safetensors

@@ -164,7 +164,7 @@ enum config_storage config_base_storage(const struct config *c);
 void config_write_yaml(const struct config *c, struct buf *out);
 
 /* Number of keys whose values differ; each adds a line "key: OLD -> NEW\n" to out (NULL is allowed). only_trajectory leaves out
- * what changes no result: device, threads, micro batch, logging, saving, and so on. */
+ * what changes no result: device, threads, micro batch, logging, saving, and so on, and where model and data are: what is there is compared by itself. */
 size_t config_diff(const struct config *a, const struct config *b, bool only_trajectory, struct buf *out);
 
 /* Equal for two configurations if and only if (but for chance) config_diff(a, b, true, NULL) is 0. The same on every machine. */

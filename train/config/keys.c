@@ -66,7 +66,7 @@ static const struct choice spots[] = {
     {"auto", SPOT_AUTO, 0}, {"off", SPOT_OFF, 0}, {"aws", SPOT_AWS, 0}, {"gcp", SPOT_GCP, 0}, {"azure", SPOT_AZURE, 0}, {"false", SPOT_OFF, 0}, {"true", SPOT_AUTO, 0}, {0}};
 
 static const struct key keys[] = {
-    {"base_model", "model_name_or_path base_model_name_or_path model", KEY_STRING, FIELD(base_model), .trajectory = true,
+    {"base_model", "model_name_or_path base_model_name_or_path model", KEY_STRING, FIELD(base_model), .trajectory = true, .place = true,
      .help = "required. Hugging Face directory, .gguf file, or the id of a model in the local Hugging Face cache"},
     {"adapter", "peft_type", KEY_CHOICE, FIELD(adapter), .choices = adapters, .initial = "qlora", .trajectory = true,
      .help = "qlora: LoRA on a 4-bit base; lora: on the base as it is stored, or as load_in_* says"},
@@ -101,7 +101,7 @@ static const struct key keys[] = {
      .help = "count and skip lines that can't be read, instead of stopping"},
     {"chat_template", NULL, KEY_STRING, FIELD(chat_template), .initial = "tokenizer_default", .trajectory = true,
      .help = "tokenizer_default (the model's own), a built-in name (chatml, llama3, ...), or jinja"},
-    {"chat_template_jinja", NULL, KEY_STRING, FIELD(chat_template_jinja), .trajectory = true,
+    {"chat_template_jinja", NULL, KEY_STRING, FIELD(chat_template_jinja), .trajectory = true, .place = true,
      .help = "for chat_template: jinja, a file or the template itself"},
     {"train_on_inputs", NULL, KEY_BOOL, FIELD(train_on_inputs), .initial = "false", .trajectory = true, .help = "also learn the prompts"},
     {"sequence_len", "max_length max_seq_length max_seq_len cutoff_len model_max_length", KEY_INT, FIELD(sequence_len), .min = 8, .max = 1 << 24, .initial = "2048",
@@ -196,7 +196,7 @@ const struct choice dataset_styles[] = {{"instruct", STYLE_INSTRUCT, 0}, {"chat"
 static const struct choice train_on[] = {{"turn", TRAIN_ON_TURN, 0}, {"all", TRAIN_ON_ALL, 0}, {"last", TRAIN_ON_LAST, 0}, {"none", TRAIN_ON_NONE, 0}, {0}};
 
 static const struct key fields[] = {
-    {"path", NULL, KEY_STRING, DATASET(path), .help = "required. .jsonl, .jsonl.gz, .json, a directory of them, or the id of a data set in the local Hugging Face cache"},
+    {"path", NULL, KEY_STRING, DATASET(path), .place = true, .help = "required. .jsonl, .jsonl.gz, .json, a directory of them, or the id of a data set in the local Hugging Face cache"},
     {"type", NULL, KEY_DATASET_TYPE, DATASET(type), DATASET(style), .choices = dataset_types, .initial = "auto",
      .help = "auto: by the keys of the first lines; alpaca:STYLE with instruct, chat, chatml, phi"},
     {"name", NULL, KEY_STRING, DATASET(name), .help = "of a hub data set's part"},

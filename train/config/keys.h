@@ -40,6 +40,7 @@ struct key {
     const struct choice *choices; /* ends with {0}. Of KEY_INT and KEY_FLOAT: names of special values ("auto"). true and false stand for yes, no, on, off too */
     const char *initial;          /* the default as it would be written; NULL: absent, the field is zero */
     bool trajectory;              /* another value gives other results */
+    bool place;                   /* but for this: the value says where something is, and a resume compares what is there */
     const char *help;
 };
 

@@ -76,13 +76,14 @@ static struct flat flatten(const struct config *c, bool only_trajectory)
     for (size_t i = 0; i < config_keys.n; i++) {
         const struct key *key = &config_keys.keys[i];
 
-        if (only_trajectory && !key->trajectory) continue;
+        if (only_trajectory && (!key->trajectory || key->place)) continue;
         if (key->type == KEY_DATASETS) {
             size_t n;
             const struct dataset_config *list = datasets_of(key, c, &n);
 
             for (size_t j = 0; j < n; j++)
-                for (size_t k = 0; k < dataset_keys.n; k++) flat_add(&f, xasprintf("%s.%zu.%s", key->name, j, dataset_keys.keys[k].name), &dataset_keys.keys[k], &list[j]);
+                for (size_t k = 0; k < dataset_keys.n; k++)
+                    if (!only_trajectory || !dataset_keys.keys[k].place) flat_add(&f, xasprintf("%s.%zu.%s", key->name, j, dataset_keys.keys[k].name), &dataset_keys.keys[k], &list[j]);
         } else flat_add(&f, xstrdup(key->name), key, c);
     }
     return f;
