@@ -30,16 +30,18 @@ static void request(const char *reason, int64_t left)
 static void on_signal(int sig)
 {
     if (sig == SIGINT && atomic_fetch_add(&interrupts, 1)) _exit(err_exit_code(PAWL_ESTOPPED));
-    request(sig == SIGTERM ? "SIGTERM" : sig == SIGINT ? "SIGINT" : "SIGUSR1", atomic_load(&grace));
+    request(sig == SIGTERM ? "SIGTERM" : sig == SIGINT ? "SIGINT" : sig == SIGHUP ? "SIGHUP" : "SIGUSR1", atomic_load(&grace));
 }
 
 void stop_watch(void)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
-    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
 
     sigemptyset(&sa.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaction(signals[i], &sa, NULL);
+    /* A terminal that closes, unless nohup has said that this does not matter. */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &sa, NULL);
     signal(SIGPIPE, SIG_IGN); /* a progress line that nobody reads any more must not end a run */
 }
 

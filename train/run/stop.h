@@ -1,4 +1,4 @@
-/* Requests to stop: SIGTERM, SIGINT, SIGUSR1, and notices of whoever else knows (spot.h). A handler only sets a flag; whoever works looks at it between two pieces. A second
+/* Requests to stop: SIGTERM, SIGINT, SIGUSR1, SIGHUP (unless it is ignored), and notices of whoever else knows (spot.h). A handler only sets a flag; whoever works looks at it between two pieces. A second
  * SIGINT ends the process at once, with what is durable (exit 75). */
 #ifndef PAWL_RUN_STOP_H
 #define PAWL_RUN_STOP_H
