@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +30,22 @@ struct seen {
     int64_t step;
 };
 
+/* Which file it is, whatever its name. */
+struct place {
+    dev_t device;
+    ino_t inode;
+};
+
 struct store {
     const struct fsys *sys;
     char *dir;
     int lock_fd;
+    struct place lock, home; /* of the lock and of dir, as this process found them */
     double last_alive;
     char run_id[17];
     uint64_t generation;
     bool raised;
+    bool said_link;
     struct seen *seen;
     size_t n_seen;
 };
@@ -64,15 +73,48 @@ static void time_text(char out[17])
 
 /* --- lock, temporaries, run.json */
 
+static struct place place_of(const struct stat *info)
+{
+    return (struct place){info->st_dev, info->st_ino};
+}
+
+static bool same_place(struct place a, struct place b)
+{
+    return a.device == b.device && a.inode == b.inode;
+}
+
+/* The lock's time of change is when a process last trained here, unless it is a copy: then the time says when it was copied. */
+#define INODE_LINE "inode %llu\n"
+
+static void learn_last_alive(struct store *s, const struct stat *info)
+{
+    char text[512] = "";
+    const char *line;
+    unsigned long long inode = 0;
+
+    s->sys->pread(s->lock_fd, text, sizeof text - 1, 0);
+    line = strchr(text, '\n');
+    if (line && sscanf(line + 1, INODE_LINE, &inode) == 1 && inode == s->lock.inode) s->last_alive = (double)info->st_mtim.tv_sec + (double)info->st_mtim.tv_nsec * 1e-9;
+}
+
+static void set_alive(const struct store *s)
+{
+    double whole = floor(s->last_alive);
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {(time_t)whole, (long)((s->last_alive - whole) * 1e9)}};
+
+    futimens(s->lock_fd, times);
+}
+
 /* The lock is flock's on an open file: it goes with the process however it ends. The file stays, and says who has it. */
 static enum pawl_status take_lock(struct store *s, struct err *err)
 {
     char *path = in_dir(s, LOCK_NAME), host[256] = "", when[17], holder[512] = "";
-    struct stat info;
+    struct stat info = {0}, home;
     enum pawl_status st = fd_open(&s->lock_fd, s->sys, path, O_RDWR | O_CREAT, err);
 
     if (st != PAWL_OK) goto done;
-    if (fstat(s->lock_fd, &info) == 0 && info.st_size > 0) s->last_alive = (double)info.st_mtim.tv_sec + (double)info.st_mtim.tv_nsec * 1e-9;
+    if (fstat(s->lock_fd, &info) == 0) s->lock = place_of(&info);
+    if (stat(s->dir, &home) == 0) s->home = place_of(&home);
     if (s->sys->flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) {
             ssize_t n = s->sys->pread(s->lock_fd, holder, sizeof holder - 1, 0);
@@ -87,12 +129,14 @@ static enum pawl_status take_lock(struct store *s, struct err *err)
         }
         log_warn("%s: this file system has no locks (%s): see to it that only one process trains here", path, strerror(errno));
     }
+    if (!s->raised) learn_last_alive(s, &info);
     gethostname(host, sizeof host - 1);
     time_text(when);
-    snprintf(holder, sizeof holder, "host %s pid %d since %s\n", host, (int)getpid(), when);
+    snprintf(holder, sizeof holder, "host %s pid %d since %s\n" INODE_LINE, host, (int)getpid(), when, (unsigned long long)s->lock.inode);
     /* Only words for a person: a full disk must not keep anybody from training. */
     if (fd_pwrite(s->sys, s->lock_fd, holder, strlen(holder), 0, path, NULL) != PAWL_OK || s->sys->ftruncate(s->lock_fd, (off_t)strlen(holder)) != 0)
         log_warn("%s: cannot be written: it will not say who holds it", path);
+    set_alive(s); /* to open a run is not to train it */
 done:
     free(path);
     return st;
@@ -114,6 +158,53 @@ static enum pawl_status sweep(struct store *s, struct err *err)
     }
     dir_list_free(names, n);
     return PAWL_OK;
+}
+
+/* The generation that run.json tells, 0 where it tells none. */
+static uint64_t generation_here(const struct store *s)
+{
+    char *path = in_dir(s, RUN_NAME);
+    struct buf text = {0};
+    struct json *json = NULL;
+    int64_t generation = 0;
+
+    if (file_exists(path) && file_read_all(&text, path, MAX_RUN_BYTES, NULL) == PAWL_OK && json_parse(&json, text.data, text.len, NULL) == PAWL_OK)
+        json_int64(json_get(json_root(json), "generation"), &generation);
+    json_free(json);
+    buf_free(&text);
+    free(path);
+    return generation > 0 ? (uint64_t)generation : 0;
+}
+
+/* The lock file was removed or replaced: its place is taken again, unless somebody else was quicker. */
+static enum pawl_status take_lock_again(struct store *s, struct err *err)
+{
+    int old = s->lock_fd;
+    enum pawl_status st = take_lock(s, err);
+    uint64_t now;
+
+    s->sys->close(old);
+    if (st != PAWL_OK) return st;
+    if ((now = generation_here(s)) > s->generation)
+        return err_set(err, PAWL_ELOCKED, "%s/" LOCK_NAME ": was removed, and another process has trained here since (generation %" PRIu64 ", this one is %" PRIu64 "): this one stops", s->dir, now,
+                       s->generation);
+    log_warn("%s/" LOCK_NAME " was removed while this process trains: it is made anew; stop a process rather than remove its lock", s->dir);
+    return PAWL_OK;
+}
+
+enum pawl_status store_watch(struct store *s, struct err *err)
+{
+    char *path = in_dir(s, LOCK_NAME);
+    struct stat info;
+    bool here = stat(path, &info) == 0, answers = here || errno == ENOENT || errno == ENOTDIR;
+    enum pawl_status st = PAWL_OK;
+
+    if (!answers || (here && same_place(place_of(&info), s->lock))) goto done;
+    if (stat(s->dir, &info) == 0 ? same_place(place_of(&info), s->home) : errno != ENOENT && errno != ENOTDIR) st = take_lock_again(s, err);
+    else st = err_set(err, PAWL_EIO, "%s: was moved, removed or unmounted while this process trains", s->dir);
+done:
+    free(path);
+    return st;
 }
 
 static void new_run_id(struct store *s)
@@ -275,15 +366,33 @@ done:
     return st;
 }
 
-enum pawl_status store_link(struct store *s, const char *link, const char *name, struct err *err)
+static enum pawl_status make_link(struct store *s, const char *path, const char *name, struct err *err)
 {
-    char *path = in_dir(s, link), now[PATH_MAX];
+    char now[PATH_MAX], *aside, *stem;
     ssize_t n = readlink(path, now, sizeof now);
     enum pawl_status st = PAWL_OK;
 
-    if (n != (ssize_t)strlen(name) || memcmp(now, name, (size_t)n) != 0) st = link_replace(s->sys, path, name, err);
+    if (n == (ssize_t)strlen(name) && !memcmp(now, name, (size_t)n)) return PAWL_OK;
+    if (n < 0 && errno == EINVAL) {
+        stem = xasprintf("%s.copy", strrchr(path, '/') + 1);
+        aside = free_name(s->dir, stem);
+        if ((st = file_rename(s->sys, path, aside, err)) == PAWL_OK) log_info("%s is no link, as copies of a run make it: moved to %s", path, aside);
+        free(aside);
+        free(stem);
+    }
+    return st == PAWL_OK ? link_replace(s->sys, path, name, err) : st;
+}
+
+void store_link(struct store *s, const char *link, const char *name)
+{
+    char *path = in_dir(s, link);
+    struct err failed;
+    /* Tried twice: of a run's last checkpoint nothing later makes up for it but the next start. */
+    bool made = make_link(s, path, name, &failed) == PAWL_OK || make_link(s, path, name, &failed) == PAWL_OK;
+
+    if (!made && !s->said_link) log_warn("the link %s to %s stays where it was: %s", link, name, failed.text);
+    s->said_link = !made;
     free(path);
-    return st;
 }
 
 /* --- retention */
@@ -479,16 +588,13 @@ static enum pawl_status publish(struct save *sv, const char *path, struct err *e
 enum pawl_status save_commit(struct save *sv, const char *state, char **name, struct err *err)
 {
     struct store *s = sv->store;
-    struct err failed;
     char *target = xasprintf(CKPT_PREFIX "%" PRId64, sv->step), *path = in_dir(s, target);
     enum pawl_status st;
 
     if ((st = write_manifest(sv, state, err)) != PAWL_OK) goto done;
     if ((st = make_way(s, path, err)) != PAWL_OK) goto done;
     if ((st = publish(sv, path, err)) != PAWL_OK) goto done;
-    /* Tried twice: of a run's last checkpoint nothing later makes up for it but the next start. */
-    if (store_link(s, STORE_NEWEST, target, &failed) != PAWL_OK && store_link(s, STORE_NEWEST, target, &failed) != PAWL_OK)
-        log_warn("the link to the newest checkpoint stays where it was: %s", failed.text);
+    store_link(s, STORE_NEWEST, target);
     if (name) {
         *name = target;
         target = NULL;
@@ -515,7 +621,7 @@ enum pawl_status store_adopt(struct store *s, const char *dir, const char *name,
         goto done;
     }
     if ((st = dir_sync(s->sys, dir, err)) != PAWL_OK || (st = make_way(s, path, err)) != PAWL_OK || (st = file_rename(s->sys, dir, path, err)) != PAWL_OK) goto done;
-    st = store_link(s, STORE_NEWEST, name, err);
+    store_link(s, STORE_NEWEST, name);
 done:
     ckpt_free(c);
     free(path);

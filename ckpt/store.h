@@ -29,9 +29,12 @@ const struct fsys *store_sys(const struct store *s);
 const char *store_dir(const struct store *s);
 const char *store_run_id(const struct store *s); /* 16 hex digits, made when the run directory is new */
 
-/* Says that this process is alive, by the lock's time of change: costs no disk access, and survives a killed process. */
+/* Says that this process trains, by the lock's time of change: costs no disk access, and survives a killed process. */
 void store_touch(struct store *s);
-/* When an earlier process last did (seconds since 1970); 0: unknown. */
+/* Whether the run directory is still this process's; costs a stat. A lock file that somebody removed is made anew. PAWL_ELOCKED: another process has the place, nothing more may be
+ * written here. PAWL_EIO: the directory was moved or removed, or another one stands there; a save makes it anew. A file system that does not answer changes nothing. */
+enum pawl_status store_watch(struct store *s, struct err *err);
+/* When an earlier process last did (seconds since 1970); 0: unknown, also where the run directory was copied. */
 double store_last_alive(const struct store *s);
 
 /* Raises the generation above everything that was seen here and above at_least (a remote's, a journal's), durable in RUN_DIR/run.json: at each start, before
@@ -42,10 +45,11 @@ uint64_t store_generation(const struct store *s);
 /* Moves all of the run but lock, run.json and earlier old-* to RUN_DIR/old-TIME (UTC) and gives the run a new id. Before store_raise_generation. */
 enum pawl_status store_archive(struct store *s, struct err *err);
 
-/* RUN_DIR/link -> name, replaced atomically; nothing is written where it points there already. */
+/* RUN_DIR/link -> name, replaced atomically; nothing is written where it points there already. A directory in its place, as copies of a run that follow links have one, is
+ * moved to LINK.copy. Links are for people and no state: one that can't be made costs nothing else, and is said once until it can. */
 #define STORE_NEWEST "adapter"    /* the newest checkpoint; save_commit keeps it */
 #define STORE_BEST "adapter-best" /* the best by evaluation */
-enum pawl_status store_link(struct store *s, const char *link, const char *name, struct err *err);
+void store_link(struct store *s, const char *link, const char *name);
 
 /* A directory that came from elsewhere, below RUN_DIR and complete: becomes the checkpoint `name` where it verifies, as save_commit would make it. What stands there moves out of the
  * way. It stays where it is on failure. */

@@ -186,7 +186,7 @@ static void link_best(struct store *store, const struct remote_state *s)
     json_int64(json_get(s->state, "best_step"), &best);
     name = xasprintf(CKPT_PREFIX "%lld", (long long)best);
     path = xasprintf("%s/%s", store_dir(store), name);
-    if (best > 0 && file_exists(path)) store_link(store, STORE_BEST, name, NULL);
+    if (best > 0 && file_exists(path)) store_link(store, STORE_BEST, name);
     free(path);
     free(name);
 }

@@ -239,9 +239,8 @@ static void mend_links(struct trainer *t, const struct resume *r)
 
     for (int i = 0; i < 2; i++) {
         char *path = links[i].name ? xasprintf("%s/%s", store_dir(t->store), links[i].name) : NULL;
-        struct err err;
 
-        if (path && file_exists(path) && store_link(t->store, links[i].link, links[i].name, &err) != PAWL_OK) log_warn("the link %s stays where it was: %s", links[i].link, err.text);
+        if (path && file_exists(path)) store_link(t->store, links[i].link, links[i].name);
         free(path);
     }
 }
@@ -302,6 +301,19 @@ done:
 
 /* --- one step */
 
+/* Before anything is written into the run directory: is it still there, and ours? */
+static enum pawl_status watch_place(struct trainer *t, struct err *err)
+{
+    struct err moved;
+    enum pawl_status st = store_watch(t->store, &moved);
+
+    if (st == PAWL_EIO && !t->homeless) log_warn("%s: this step is saved in a new one, and training stops", moved.text);
+    t->homeless |= st == PAWL_EIO;
+    t->evicted = st == PAWL_ELOCKED;
+    if (t->evicted) *err = moved;
+    return t->evicted ? st : PAWL_OK;
+}
+
 /* PAWL_ESTOPPED where a notice leaves no time for the rest of the step: t->at.row says how far it got. */
 static enum pawl_status train_step(struct trainer *t, struct err *err)
 {
@@ -333,6 +345,7 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     r.tokens = b->T, r.supervised = b->supervised;
     r.seconds = seconds_between(begin, time_now());
     if (chief) {
+        if ((st = watch_place(t, err)) != PAWL_OK) return st;
         record_step(t, &r);
         ledger_step(t);
         journaling_step(t, due);
@@ -384,9 +397,12 @@ static enum pawl_status answer_samples(struct trainer *t, struct err *err)
     return st == PAWL_OK ? st : err_prefix(err, "sample_prompts");
 }
 
+#define LOST_PLACE "the loss of output_dir"
+
 /* Why to stop between two steps, by what this rank knows; NULL: go on. */
 static const char *why_stop(const struct trainer *t)
 {
+    if (t->homeless) return LOST_PLACE;
     if (stop_requested()) return stop_reason();
     if (t->share.rank) return NULL;
     if (t->cfg->max_minutes > 0 && seconds_between(t->begin, time_now()) >= t->cfg->max_minutes * 60) return "max_minutes";
@@ -398,7 +414,7 @@ static void fill_note(struct trainer *t, struct note *note)
     const char *why = why_stop(t);
 
     note->left = stop_seconds_left();
-    note->saved_step = t->saved_step;
+    note->saved_step = t->homeless ? -1 : t->saved_step; /* what is durable is elsewhere, if anywhere */
     note->hurry = spot_save_asked(t->spot);
     note->save = note->hurry || (t->share.rank == 0 && (remoting_save_asked(t) || (t->cfg->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= t->cfg->save_minutes * 60)));
     if (why && t->share.size > 1 && stop_requested()) snprintf(note->why, sizeof note->why, "%.40s of rank %d", why, t->share.rank);
@@ -484,9 +500,9 @@ static enum pawl_status save_now(struct trainer *t, bool together, struct err *e
         t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.step);
     }
     if ((st = together ? save_together(t, err) : checkpoint_save(t, err)) != PAWL_OK || t->share.rank) return st;
-    if (best) st = store_link(t->store, STORE_BEST, t->best, err);
+    if (best) store_link(t->store, STORE_BEST, t->best);
     record_event(t, "checkpoint", "");
-    return st;
+    return PAWL_OK;
 }
 
 /* A save that fails between others costs nothing but itself: it is said, and the next one is tried when it is due. */
@@ -507,20 +523,23 @@ static void save_if_possible(struct trainer *t, bool together)
 static enum pawl_status stop_now(struct trainer *t, const char *why, struct err *err)
 {
     double need = t->seconds_a_save > 0 ? t->seconds_a_save : 3 * t->seconds_a_commit + 0.2;
-    bool durable;
+    const char *again = t->opt.fresh ? "the same command without --fresh" : "the same command";
+    bool durable, lost = t->homeless;
     enum pawl_status st;
 
+    snprintf(t->stopped_by, sizeof t->stopped_by, "%s", why);
     if (t->saved_step != t->at.step && (st = collect(t, err)) != PAWL_OK) return st;
     if (t->share.rank) return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld", why, (long long)t->at.step);
-    durable = journaling_now(t, stop_seconds_left());
+    durable = !lost && journaling_now(t, stop_seconds_left());
     if (!durable) t->at.row = 0, t->at.row_loss = 0; /* what can't be saved is computed again */
-    durable |= t->durable_step == t->at.step;
+    durable |= !lost && t->durable_step == t->at.step;
     if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t))) save_if_possible(t, false);
     if (durable || t->saved_step == t->at.step)
-        return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: the same command goes on", why, (long long)t->at.step, (long long)t->total_steps,
-                       t->at.row ? " and within the next" : "");
-    return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld; durable is step %lld: the same command goes on from there", why, (long long)t->at.step,
-                   (long long)t->total_steps, (long long)t->durable_step);
+        return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: %s goes on", why, (long long)t->at.step, (long long)t->total_steps,
+                       t->at.row ? " and within the next" : "", again);
+    if (lost) t->durable_step = 0;
+    return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld; durable is step %lld: %s goes on from there", why, (long long)t->at.step,
+                   (long long)t->total_steps, (long long)t->durable_step, again);
 }
 
 /* Another rank is gone, and with it a part of the state: what the journal has is what there is. */
@@ -661,13 +680,13 @@ static enum pawl_status run(struct trainer *t, struct err *err)
     share_leave(t, agreed ? PAWL_OK : st, agreed ? NULL : err->text);
     log_progress_end();
     if (t->share.rank) return st;
+    if (t->evicted) return st; /* journal and records are another's now */
     if (st != PAWL_ESTOPPED) {
         t->at.row = 0; /* also of a run that failed: the last whole step is worth keeping, what went wrong after it is not */
         journaling_now(t, 1e9);
     }
     ledger_end(t, st, err);
     st = upload_end(t, st, err);
-    ledger_tell(t, st);
     if (t->profile) record_profile(t);
     if (st == PAWL_OK) log_info("done: the adapter is %s/adapter", t->cfg->output_dir);
     return st;
@@ -684,6 +703,7 @@ enum pawl_status run_train(struct config *cfg, const struct trainer_options *opt
     t.spot = opt->ranks.local_rank == 0 ? spot_open(cfg->spot) : NULL;
     st = run(&t, err);
     share_leave(&t, st, st == PAWL_OK ? NULL : err->text);
+    if (t.store && !t.evicted) ledger_tell(&t, st);
     trainer_close(&t);
     return st;
 }

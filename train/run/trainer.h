@@ -86,7 +86,9 @@ struct trainer {
     int64_t total_steps, warmup_steps;
     int64_t durable_step;     /* of the newest verified checkpoint or journal commit */
     bool finished;            /* the newest checkpoint is the end of the run: nothing is left to do */
+    bool homeless, evicted;   /* the run directory is gone; another process has taken it */
     int64_t saved_step;       /* of the newest checkpoint; -1: none */
+    char stopped_by[64];      /* the reason; "": not stopped, or not between steps */
     int64_t given_up;         /* rows of the micro-batch that a notice made the process abandon */
     char *resumed_from, *best; /* checkpoint names; NULL: none */
     struct timespec begin;    /* of training */

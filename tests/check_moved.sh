@@ -1,0 +1,67 @@
+#!/bin/bash
+# What people do to a run directory: it is copied with its links followed, moved away while a process trains in it, its lock is removed. Nothing is lost without a word.
+epochs=2000
+. "$2/tests/crash/common.sh"
+wait_for() { # EXIT WHAT: of the run in the background
+    wait $pid
+    local rc=$?
+    [ $rc = "$1" ] || fail "$2: exit $rc, expected $1: $(tail -5 "$dir/err")"
+}
+
+# Copied as scp -r and object stores do, which know no links: the copy goes on to the same end, and its links are links again.
+held_out=(--set num_epochs=2 --set val_set_size=8 --set eval_steps=3)
+run "$dir/whole" "${held_out[@]}" 2>"$dir/err" || fail "the uninterrupted run: $(cat "$dir/err")"
+stop_at 5 "$dir/half" "${held_out[@]}"
+cp -rL "$dir/half" "$dir/copy"
+[ -d "$dir/copy/adapter-best" ] && [ ! -L "$dir/copy/adapter-best" ] || fail "the copy has links"
+run "$dir/copy" "${held_out[@]}" 2>"$dir/err" || fail "a copy without links: $(cat "$dir/err")"
+[ -s "$dir/err" ] && fail "a copy without links: $(cat "$dir/err")"
+same "$dir/copy" "a copy without links"
+[ "$(last_event "$dir/copy" resume lost_seconds)" = 0.000 ] || fail "the time of copying counts as lost work: $(grep '"resume"' "$dir/copy/events.jsonl")"
+for link in adapter adapter-best; do
+    [ "$(readlink "$dir/copy/$link")" = "$(readlink "$dir/whole/$link")" ] || fail "$link of the copy: $(ls -ld "$dir/copy/$link"), expected $(readlink "$dir/whole/$link")"
+    [ -d "$dir/copy/$link.copy" ] || fail "$link of the copy was not kept aside: $(ls "$dir/copy")"
+done
+rm -rf "$dir/whole"
+
+# A start that fails trains nothing: what the next one says about lost time stays.
+worked=$(stat -c %.3Y "$dir/half/lock")
+run "$dir/half" --set base_model="$dir/nothing" 2>"$dir/err" && fail "without a model it trains"
+[ "$(stat -c %.3Y "$dir/half/lock")" = "$worked" ] || fail "last trained at $worked, after a start that failed at $(stat -c %.3Y "$dir/half/lock")"
+
+# Moved away: said, the step is saved where the run was, exit 75; either place goes on.
+begin --set output_dir="$dir/here" --set save_steps=100000
+steps_done 3 "$dir/here/metrics.jsonl"
+mv "$dir/here" "$dir/there"
+wait_for 75 "moved away"
+grep -q "$dir/here: was moved, removed or unmounted" "$dir/err" && grep -q 'stopped by the loss of output_dir at step .*all of it is durable' "$dir/err" || fail "moved away: $(cat "$dir/err")"
+at=$(ls "$dir/here" | sed -n 's/^checkpoint-//p')
+[ "$at" -ge "$(wc -l <"$dir/there/metrics.jsonl")" ] || fail "moved away after step $(wc -l <"$dir/there/metrics.jsonl"), saved is step $at"
+park "$dir/here"
+[ "$(last_event "$dir/here" resume step)" = "$at" ] || fail "the old place goes on from $(last_event "$dir/here" resume step), not from $at"
+as_far "$dir/there" "moved away"
+
+# Its lock removed: made anew, and a second process is still told who has the run.
+begin --set output_dir="$dir/run"
+steps_done 1 "$dir/run/metrics.jsonl"
+rm "$dir/run/lock"
+await 'lock was removed while this process trains'
+run "$dir/run" 2>"$dir/second"
+[ $? = 3 ] && grep -q "pid $pid since" "$dir/second" || fail "a second process, the lock made anew: $(cat "$dir/second")"
+# Removed, and a second process is quicker: the first one writes nothing more.
+kill -STOP $pid
+first=$pid
+rm "$dir/run/lock"
+cp "$dir/err" "$dir/first"
+"$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/run" 2>"$dir/err" &
+pid=$!
+children+=($pid)
+until [ "$(grep -c '"event":"first_step"' "$dir/run/events.jsonl")" = 2 ]; do alive; done
+kill -CONT $first
+wait $first
+rc=$?
+[ $rc = 3 ] || fail "the first of two processes: exit $rc, expected 3"
+steps_done 3 "$dir/run/metrics.jsonl"
+end_by TERM
+as_far "$dir/run" "two processes, one after the other"
+echo "moved: a copy without links, a run moved away, a lock removed, with and without a second process: said, and the same end"
