@@ -16,9 +16,14 @@ run "$dir/short" --set num_epochs=1 --set on_event="echo \$PAWL_EVENT >>$hear" 2
 numbers=$(($(stat -c %s "$dir/short/adapter/optimizer.safetensors") / 8))
 bytes=$(($(last_event "$dir/short" finished journal_bytes) / $(last_event "$dir/short" finished commits)))
 [ $bytes -gt $((numbers * 12 - 4096)) ] && [ $bytes -lt $((numbers * 12 + 8192)) ] || fail "$bytes bytes a commit for about $numbers numbers"
+# Whoever switches the machine off by it hears of a run that was finished before, and of a start that fails; not of a run that is another process's.
+run "$dir/short" --set num_epochs=1 --set on_event="echo again \$PAWL_EVENT >>$hear" 2>"$dir/err" || fail "a finished run: $(cat "$dir/err")"
+run "$dir/short" --set num_epochs=1 --set base_model="$dir/nothing" --set on_event="echo no model \$PAWL_EVENT >>$hear" 2>"$dir/err" && fail "without a model it trains"
 [ "$(cat "$hear")" = "preempted $out
 failed
-finished" ] || fail "on_event heard: $(cat "$hear")"
+finished
+again finished
+no model failed" ] || fail "on_event heard: $(cat "$hear")"
 
 # journal: SECONDS bounds the work at risk: far fewer commits than steps, and a stop makes the last step durable all the same.
 run "$dir/seldom" --set journal=1000 --set num_epochs=2 --set save_steps=100000 --set loss_watchdog_threshold=1e-30 --set loss_watchdog_patience=8 2>"$dir/err"
@@ -43,9 +48,10 @@ evals() { grep '"event":"eval"' "$1/events.jsonl" | sed 's/"time":"[^"]*",//' | 
 # A second process: exit 3, and it names the holder. A holder that was killed holds nothing.
 begin --set output_dir="$out"
 steps_done 1 "$out/metrics.jsonl"
-run "$out" 2>"$dir/second"
+run "$out" --set on_event="echo locked >>$hear" 2>"$dir/second"
 [ $? = 3 ] || fail "a second process: $(cat "$dir/second")"
 grep -q "held by host $(hostname) pid $pid since 20" "$dir/second" || fail "the holder, $pid, is not named: $(cat "$dir/second")"
+grep -q locked "$hear" && fail "on_event is run although another process has the run"
 alive
 kill -9 $pid
 wait $pid 2>/dev/null

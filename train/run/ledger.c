@@ -27,7 +27,7 @@ struct ledger {
     bool stepped, priced;
     double verify, load, replay;
     double base_seconds, base_cost, price; /* of earlier processes; price an hour, 0: unknown */
-    char *cause;                /* why the last process ended */
+    char *cause;                /* why the last process ended; NULL: there was none */
     int64_t lost_steps;
     double lost_seconds;
 };
@@ -83,49 +83,85 @@ done:
 
 /* --- what the last process left behind */
 
-/* The last event that says how a process began or ended. */
-static char *last_farewell(const char *path)
+/* What the events say about the last process. */
+struct farewell {
+    char *cause;  /* why it ended; NULL: there was none */
+    double began; /* seconds since 1970; 0: unknown */
+};
+
+static double time_of(const struct json_value *event)
+{
+    const char *text = json_string(json_get(event, "time"), ""), *rest;
+    struct tm tm = {0};
+
+    if (!(rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm))) return 0;
+    return (double)timegm(&tm) + atof(*rest == '.' ? rest : "0");
+}
+
+/* From the last event back to the one by which that process began. */
+static struct farewell last_farewell(const char *path)
 {
     struct map m;
-    char *cause = NULL;
+    struct farewell f = {0};
     const char *end;
 
-    if (map_open(&m, path, NULL) != PAWL_OK) return NULL;
+    if (map_open(&m, path, NULL) != PAWL_OK) return f;
     end = (const char *)m.data + m.size;
-    while (!cause && m.size && end > (const char *)m.data) {
+    while (!f.began && m.size && end > (const char *)m.data) {
         const char *line = memrchr(m.data, '\n', (size_t)(end - (const char *)m.data) - 1);
         struct json *json = NULL;
         const char *event;
 
         line = line ? line + 1 : (const char *)m.data;
         if (json_parse(&json, line, (size_t)(end - line), NULL) == PAWL_OK) {
-            event = json_string(json_get(json_root(json), "event"), "");
-            if (!strcmp(event, "start") || !strcmp(event, "resume")) cause = xstrdup("killed");
-            else if (!strcmp(event, "preempted") || !strcmp(event, "failed")) cause = xstrdup(json_string(json_get(json_root(json), "why"), event));
-            else if (!strcmp(event, "finished")) cause = xstrdup(event);
+            const struct json_value *root = json_root(json);
+            bool start;
+
+            event = json_string(json_get(root, "event"), "");
+            start = !strcmp(event, "start") || !strcmp(event, "resume");
+            if (start) f.began = time_of(root);
+            if (!f.cause && start) f.cause = xstrdup("killed");
+            if (!f.cause && (!strcmp(event, "preempted") || !strcmp(event, "failed"))) f.cause = xstrdup(json_string(json_get(root, "why"), event));
+            if (!f.cause && !strcmp(event, "finished")) f.cause = xstrdup(event);
         }
         json_free(json);
         end = line;
     }
     map_close(&m);
-    return cause;
+    return f;
 }
 
-static int64_t lines_behind(const char *path, int64_t offset)
+/* What metrics.jsonl holds beyond the state: whole steps, and the time that they took. */
+static void count_lost(struct ledger *l, const char *path, int64_t offset)
 {
+    static const char key[] = "\"step_seconds\":";
     struct map m;
-    int64_t n = 0;
 
-    if (map_open(&m, path, NULL) != PAWL_OK) return 0;
-    for (size_t i = offset > 0 ? (size_t)offset : 0; i < m.size; i++) n += m.data[i] == '\n';
+    if (map_open(&m, path, NULL) != PAWL_OK) return;
+    for (size_t at = offset > 0 ? (size_t)offset : 0, end; at < m.size; at = end + 1) {
+        const char *line = (const char *)m.data + at, *newline = memchr(line, '\n', m.size - at), *seconds;
+
+        if (!newline) break;
+        end = (size_t)(newline - (const char *)m.data);
+        seconds = memmem(line, end - at, key, strlen(key));
+        l->lost_steps++;
+        if (seconds) l->lost_seconds += strtod(seconds + strlen(key), NULL);
+    }
     map_close(&m);
-    return n;
+}
+
+/* Also of the step that was under way, where it is known when somebody last worked here; since is when the state was the run's. */
+static void estimate_lost(struct ledger *l, const char *metrics, int64_t offset, double since, double last_alive)
+{
+    count_lost(l, metrics, offset);
+    if (last_alive > 0 && since > 0) l->lost_seconds = last_alive > since ? last_alive - since : 0; /* 0: the clock was set back, or all was durable */
 }
 
 enum pawl_status ledger_open(struct ledger **out, struct trainer *t, const struct resume *r, struct err *err)
 {
     struct ledger *l;
     char *events = xasprintf("%s/events.jsonl", store_dir(t->store)), *metrics = xasprintf("%s/metrics.jsonl", store_dir(t->store));
+    struct farewell last;
     int64_t offset = 0;
     enum pawl_status st = count_start(t, r, err);
 
@@ -133,15 +169,15 @@ enum pawl_status ledger_open(struct ledger **out, struct trainer *t, const struc
         l = xcalloc(1, sizeof *l);
         l->before_us = process_seconds();
         l->begin = time_now();
-        l->cause = last_farewell(events);
+        last = last_farewell(events);
+        l->cause = last.cause;
         json_int64(json_get(r->state, "metrics_offset"), &offset);
-        l->lost_steps = lines_behind(metrics, offset);
-        if (r->state) {
-            l->lost_seconds = store_last_alive(t->store) - json_number(json_get(r->state, "time"), 0);
-            if (l->lost_seconds < 0) l->lost_seconds = 0; /* the clock was set back, or all was durable */
-            l->base_seconds = json_number(json_get(r->state, "seconds"), 0);
-            l->base_cost = json_number(json_get(r->state, "cost"), 0);
-        }
+        estimate_lost(l, metrics, offset, r->state ? json_number(json_get(r->state, "time"), 0) : last.began, store_last_alive(t->store));
+        /* What was lost has been paid for, at what the run cost on average. */
+        l->base_seconds = json_number(json_get(r->state, "seconds"), 0);
+        l->base_cost = json_number(json_get(r->state, "cost"), 0);
+        if (l->base_seconds > 0) l->base_cost *= 1 + l->lost_seconds / l->base_seconds;
+        l->base_seconds += l->lost_seconds;
         *out = l;
     }
     free(events);
@@ -187,8 +223,10 @@ void ledger_start(struct trainer *t, const struct resume *r)
         buf_adds(&b, ",\"cause\":");
         json_add_string(&b, l->cause, strlen(l->cause));
     }
+    if (l->cause || r->state) buf_addf(&b, ",\"lost_steps\":%lld,\"lost_seconds\":%.3f", (long long)l->lost_steps, l->lost_seconds);
+    if (l->base_cost > 0) buf_addf(&b, ",\"cost\":%.4f", l->base_cost);
     if (r->state) {
-        buf_addf(&b, ",\"lost_steps\":%lld,\"lost_seconds\":%.3f,\"row\":%lld", (long long)l->lost_steps, l->lost_seconds, (long long)t->at.row);
+        buf_addf(&b, ",\"row\":%lld", (long long)t->at.row);
         log_info("the last process: %s; lost were %lld whole steps, %.1f s of work", l->cause ? l->cause : "unknown", (long long)l->lost_steps, l->lost_seconds);
         if (state_why_other_bits(t, r->state, &other)) {
             buf_adds(&b, ",\"why_other_bits\":");
@@ -220,6 +258,7 @@ void ledger_step(struct trainer *t)
     l->stepped = true;
     if (t->cfg->max_cost > 0 && !l->priced) log_warn("max_cost: no cloud says what this machine is: cost is not watched until one does");
     buf_addf(&b, ",\"seconds\":%.3f,\"verify\":%.3f,\"load\":%.3f,\"replay\":%.3f,\"first_step\":%.3f", seconds, l->verify, l->load, l->replay, t->seconds_a_step);
+    if (t->at.cost > 0) buf_addf(&b, ",\"cost\":%.4f", t->at.cost);
     record_event(t, "first_step", b.data);
     buf_free(&b);
 }
@@ -260,7 +299,7 @@ static const char *ending(enum pawl_status st)
 
 void ledger_end(struct trainer *t, enum pawl_status st, const struct err *err)
 {
-    const char *why = st == PAWL_OK ? NULL : err->text;
+    const char *why = st == PAWL_OK ? NULL : st == PAWL_ESTOPPED && t->stopped_by[0] ? t->stopped_by : err->text;
     struct journal_status js = journaling_status(t);
     struct buf b = {0};
 

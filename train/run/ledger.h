@@ -24,7 +24,8 @@ bool ledger_too_expensive(const struct trainer *t);
 void ledger_forgive(struct trainer *t);
 /* finished, preempted or failed, with what is durable. */
 void ledger_end(struct trainer *t, enum pawl_status st, const struct err *err);
-/* Runs on_event's command, once nothing else is to be done, and waits for it. */
+/* Runs on_event's command, once nothing else is to be done, and waits for it. Also of a process that did not come to its first step, or found the run finished: whoever powers the
+ * machine off by it must hear of every end. */
 void ledger_tell(struct trainer *t, enum pawl_status st);
 
 #endif
