@@ -37,7 +37,7 @@ enum pawl_status comm_open(struct comm **out, const struct ranks *r, const char 
     struct comm *c = xcalloc(1, sizeof *c);
     enum pawl_status st = PAWL_OK;
 
-    *c = (struct comm){.ops = &single_ops, .rank = r->rank, .size = r->size, .pieces = xcalloc((size_t)r->size * 2, sizeof *c->pieces)};
+    *c = (struct comm){.ops = &single_ops, .rank = r->rank, .size = r->size, .timeout = timeout, .pieces = xcalloc((size_t)r->size * 2, sizeof *c->pieces)};
     if (r->size > 1) st = transport_of(r)(c, r, version, timeout, err);
     if (st == PAWL_OK) {
         *out = c;
@@ -51,6 +51,7 @@ enum pawl_status comm_open(struct comm **out, const struct ranks *r, const char 
 void comm_close(struct comm *c, enum pawl_status st, const char *why)
 {
     if (!c) return;
+    if (c->device) c->device->close(c, st);
     if (c->control) control_leave(c->control, st, why);
     c->ops->close(c, st);
     control_close(c->control);
@@ -63,15 +64,25 @@ enum pawl_status comm_check(struct comm *c, struct err *err)
     return c->control ? control_check(c->control, err) : PAWL_OK;
 }
 
-enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+static enum pawl_status exchange(struct comm *c, const struct comm_ops *by, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
 {
     double begin = clock_seconds();
     enum pawl_status st = comm_check(c, err);
 
-    if (st == PAWL_OK) st = c->ops->exchange(c, send, nsend, recv, nrecv, err);
+    if (st == PAWL_OK) st = by->exchange(c, send, nsend, recv, nrecv, err);
     for (int i = 0; i < nsend; i++) c->sent += send[i].bytes;
     c->seconds += clock_seconds() - begin;
     return st;
+}
+
+enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+{
+    return exchange(c, c->ops, send, nsend, recv, nrecv, err);
+}
+
+enum pawl_status comm_device_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+{
+    return exchange(c, c->device, send, nsend, recv, nrecv, err);
 }
 
 /* Adds a piece unless it is empty or the rank's own. */
@@ -82,7 +93,7 @@ static int add_piece(const struct comm *c, struct comm_piece *list, int n, int p
     return n + 1;
 }
 
-enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err)
+static enum pawl_status all_gather(struct comm *c, const struct comm_ops *by, void *data, const size_t *offset, struct err *err)
 {
     struct comm_piece *send = c->pieces, *recv = c->pieces + c->size;
     int nsend = 0, nrecv = 0;
@@ -91,7 +102,17 @@ enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offse
         nsend = add_piece(c, send, nsend, k, (char *)data + offset[c->rank], offset[c->rank + 1] - offset[c->rank]);
         nrecv = add_piece(c, recv, nrecv, k, (char *)data + offset[k], offset[k + 1] - offset[k]);
     }
-    return comm_exchange(c, send, nsend, recv, nrecv, err);
+    return exchange(c, by, send, nsend, recv, nrecv, err);
+}
+
+enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err)
+{
+    return all_gather(c, c->ops, data, offset, err);
+}
+
+enum pawl_status comm_device_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err)
+{
+    return all_gather(c, c->device, data, offset, err);
 }
 
 /* One piece between rank 0 and each of the others. */

@@ -5,13 +5,14 @@
  * further call fails with the same text, nothing that was received counts, and the process is expected to end: where it does not, it is ended with exit code 75
  * half a second after the time-out, so that no rank ever hangs.
  *
- * One thread at a time. Addresses are the host's; nothing is allocated in a call. */
+ * One thread at a time. Addresses are the host's, but for the functions of the device; nothing is allocated in a call. */
 #ifndef PAWL_DIST_COMM_H
 #define PAWL_DIST_COMM_H
 
 #include "dist/ranks.h"
 #include "kernels/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ struct comm_piece {
 };
 
 struct comm;
+struct dev;
 
 /* A transport. */
 struct comm_ops {
@@ -34,9 +36,11 @@ struct comm_ops {
 
 struct comm {
     const struct comm_ops *ops;
+    const struct comm_ops *device; /* of buffers of the device; NULL: they go through the host */
     int rank, size;
+    double timeout;
     struct control *control; /* NULL with one rank */
-    void *state;             /* the transport's */
+    void *state, *device_state; /* the transports' */
     struct comm_piece *pieces; /* (2 size) of the functions below */
     uint64_t sent;           /* bytes that this rank has sent */
     double seconds;          /* spent in exchanges, waiting for slower ranks included */
@@ -59,5 +63,15 @@ enum pawl_status comm_gather(struct comm *c, void *whole, void *mine, const size
 /* The other way round: rank 0's whole is dealt out, into everybody else's mine. */
 enum pawl_status comm_scatter(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err);
 enum pawl_status comm_broadcast(struct comm *c, void *data, size_t bytes, struct err *err); /* from rank 0 */
+
+/* --- between devices */
+
+/* Once, when every rank has its device: sets c->device where all are on cards of their own that reach each other without the host, else rank 0 says why not. dev stays the caller's and must
+ * outlive c. PAWL_EINVAL where two ranks are on one card and the configuration did not name it (named). */
+enum pawl_status comm_open_device(struct comm *c, struct dev *dev, bool named, struct err *err);
+/* comm_exchange and comm_all_gather of buffers of the device, with what work that it was given before has left there; only where c->device is set. Every rank takes part, if with
+ * empty lists. */
+enum pawl_status comm_device_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
+enum pawl_status comm_device_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err);
 
 #endif

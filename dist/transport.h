@@ -12,4 +12,10 @@ enum pawl_status tcp_open(struct comm *c, const struct ranks *r, const char *ver
 /* What mpirun's ranks have between them; only where the program was built with MPI (PAWL_MPI). */
 enum pawl_status mpi_open(struct comm *c, const struct ranks *r, const char *version, double timeout, struct err *err);
 
+/* Between the cards of the ranks, which comm_open_device has found to be usable; only where the program was built with NCCL (PAWL_NCCL). Fills device and device_state of c. All ranks call it;
+ * a failure is this rank's alone. */
+enum pawl_status nccl_open(struct comm *c, struct dev *dev, struct err *err);
+/* Its version; 0: *why says why it can't be used here. */
+int nccl_version(const char **why);
+
 #endif

@@ -4,9 +4,13 @@
 #include "kernels/base/mem.h"
 #include "kernels/ops.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 extern const struct ops cpu_ops_portable_bf16, cpu_ops_portable_f32;
 #ifdef __x86_64__
@@ -93,9 +97,9 @@ static enum pawl_status open_ref(struct dev *dev, const char *device, struct err
 
 #ifdef PAWL_HAVE_CUDA
 enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err);
-bool cuda_is_here(void);
+int cuda_cards(void);
 #else
-static bool cuda_is_here(void) { return false; }
+static int cuda_cards(void) { return 0; }
 
 static enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err)
 {
@@ -106,7 +110,7 @@ static enum pawl_status cuda_open(struct dev *dev, const char *device, struct er
 /* A card that computes in the type that is asked for, else the CPU. */
 static enum pawl_status open_auto(struct dev *dev, const char *device, struct err *err)
 {
-    return dev->act == DTYPE_BF16 && cuda_is_here() ? cuda_open(dev, "cuda", err) : open_cpu(dev, device, err);
+    return dev->act == DTYPE_BF16 && cuda_cards() ? cuda_open(dev, "cuda", err) : open_cpu(dev, device, err);
 }
 
 static const struct kind {
@@ -151,6 +155,52 @@ void dev_close(struct dev *dev)
     if (dev->close) dev->close(dev);
     free((char *)dev->name);
     free(dev);
+}
+
+/* "cuda:1 NVIDIA H200" from its blank on. */
+static const char *without_number(const char *name)
+{
+    const char *blank = strncmp(name, "cuda:", 5) == 0 ? strchr(name, ' ') : NULL;
+
+    return blank ? blank : name;
+}
+
+bool dev_alike(const char *a, const char *b)
+{
+    return strcmp(without_number(a), without_number(b)) == 0;
+}
+
+/* --- several processes on a machine */
+
+static bool any_card_will_do(const char *device, enum dtype element)
+{
+    return element == DTYPE_BF16 && (strcmp(device, "auto") == 0 || strcmp(device, "cuda") == 0);
+}
+
+int dev_cards(const char *device, enum dtype element)
+{
+    int status = 0;
+    pid_t pid;
+
+    if (!any_card_will_do(device, element) || (pid = fork()) < 0) return 0;
+    if (pid == 0) {
+        int n = cuda_cards();
+
+        _exit(n < 255 ? n : 255);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+enum pawl_status dev_of_rank(char out[32], const char *device, enum dtype element, int local_rank, struct err *err)
+{
+    int cards = any_card_will_do(device, element) ? cuda_cards() : 0;
+
+    if (cards > 1 && local_rank >= cards)
+        return err_set(err, PAWL_EINVAL, "rank %d of this machine has no card: it has %d that are visible: start %d ranks here (--ranks %d), or set device: cpu", local_rank, cards, cards, cards);
+    if (cards > 1) snprintf(out, 32, "cuda:%d", local_rank);
+    else snprintf(out, 32, "%s", device);
+    return PAWL_OK;
 }
 
 enum pawl_status dev_check(struct dev *dev, struct err *err)

@@ -22,7 +22,8 @@ struct dev_shapes {
 
 struct dev {
     const struct ops *ops;
-    const char *name;  /* "cpu/avx512bf16", "ref", "cuda:0 NVIDIA H200": enough to say whether another device rounds alike */
+    const char *name;  /* "cpu/avx512bf16", "ref", "cuda:0 NVIDIA H200": dev_alike compares it */
+    char card[16];     /* tells a card from the others of its machine, "0000:17:00.0"; "" where it is none */
     enum dtype act;    /* element of an activation and of an operand copy: DTYPE_BF16 or DTYPE_F32 */
     int threads;
     void *scratch;     /* ops->scratch_bytes(shapes) bytes, given by the owner through its size table before the first call */
@@ -37,6 +38,17 @@ struct dev {
  * PAWL_ISA=portable|avx2|avx512|avx512bf16 forces the instruction set of the CPU backend; one that this CPU lacks is an error. */
 enum pawl_status dev_open(struct dev **out, const char *device, enum dtype act, int threads, struct err *err);
 void dev_close(struct dev *dev); /* NULL is allowed */
+/* Whether devices of these names round alike: the same but for the number of the card. */
+bool dev_alike(const char *a, const char *b);
+
+/* --- several processes on a machine */
+
+/* Cards that this machine shows for `device` ("auto", "cuda"; anything else: 0) and its element of an activation. Counted in a child, since a process that has asked the driver cannot be forked any more. */
+int dev_cards(const char *device, enum dtype element);
+/* What the process local_rank of this machine gives dev_open for `device`: where it names no card and several are visible, each takes its own; where one is visible, that one, since a
+ * launcher may show each process another. PAWL_EINVAL where there are fewer cards than local_rank needs. */
+enum pawl_status dev_of_rank(char out[32], const char *device, enum dtype element, int local_rank, struct err *err);
+
 /* --- memory
  * A device may have memory of its own (ops->available is not NULL), which the host cannot touch. Buffers of a size table then have a place on the host too (arena_host): fetch brings
  * bytes there, send brings them back. Where the device's memory is the host's, that place is the buffer itself and nothing moves. */

@@ -62,6 +62,9 @@ struct ops {
     enum pawl_status (*check)(struct dev *dev, struct err *err);
     /* Bytes that alloc can still give. NULL: the memory of the host. */
     size_t (*available)(struct dev *dev);
+    /* What ops are queued on (a cudaStream_t), for a library that queues work of its own; and whether all that was queued is done, or failed. NULL: ops are done when they return. */
+    void *(*queue)(struct dev *dev);
+    bool (*idle)(struct dev *dev);
     /* Memory of the device, zeroed; NULL: none left. Copies between host and device wait for queued work. */
     void *(*alloc)(struct dev *dev, size_t bytes);
     void (*free)(struct dev *dev, void *p, size_t bytes);

@@ -91,7 +91,6 @@ static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- runtime.cu ---- */
 
-extern "C" bool cuda_is_here(void); /* a card that this build has code for is visible */
 extern "C" enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err);
 void *cuda_alloc(struct dev *dev, size_t bytes);
 void cuda_free(struct dev *dev, void *p, size_t bytes);
@@ -105,6 +104,13 @@ size_t cuda_scratch_bytes(const struct dev *dev, const struct dev_shapes *s);
 size_t cuda_room_bytes(const struct dev *dev);
 char *cuda_slot_memory(struct dev *dev, int slot, size_t bytes);
 char *cuda_room(struct dev *dev, size_t bytes, const char *what);
+
+/* ---- card.cu ---- */
+
+extern "C" int cuda_cards(void); /* visible ones; 0 where this build has no code for the first */
+void cuda_name_card(struct dev *dev, const struct cudaDeviceProp *card);
+void *cuda_queue(struct dev *dev);
+bool cuda_idle(struct dev *dev);
 
 /* ---- blas.cu ---- */
 

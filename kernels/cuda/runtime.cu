@@ -255,6 +255,8 @@ static const struct ops cuda_ops = {
     .scratch_bytes = cuda_scratch_bytes,
     .check = cuda_check,
     .available = cuda_available,
+    .queue = cuda_queue,
+    .idle = cuda_idle,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .upload = cuda_upload,
@@ -298,14 +300,6 @@ static void open_queues(struct cuda *c)
     cuda_blas_ok(c, c->blas->create(&c->lt), "cublasLtCreate", "the card");
 }
 
-bool cuda_is_here(void)
-{
-    struct cudaDeviceProp card;
-    int count = 0;
-
-    return cudaGetDeviceCount(&count) == cudaSuccess && count > 0 && cudaGetDeviceProperties(&card, 0) == cudaSuccess && card.major >= 8;
-}
-
 enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err)
 {
     struct cuda *c = (struct cuda *)xcalloc(1, sizeof *c);
@@ -327,6 +321,7 @@ enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err)
         cuda_ok(c, cudaGetDeviceProperties(&card, c->device), "cudaGetDeviceProperties", "card %d", c->device)) {
         if (card.major < 8) return err_set(err, PAWL_EINVAL, "device %s: %s is sm_%d%d, and sm_80 (Ampere) or later is needed", device, card.name, card.major, card.minor);
         dev->name = xasprintf("cuda:%d %s", c->device, card.name);
+        cuda_name_card(dev, &card);
         open_queues(c);
     }
     dev->ops = &cuda_ops;

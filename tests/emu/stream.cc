@@ -1,9 +1,11 @@
 /* Streams and events. Nothing runs when it is queued: whoever waits makes the streams advance, one operation at a time from a stream drawn at random among those that may go on,
  * so an order that only a missing event would forbid does happen. What an asynchronous copy moves is taken and given when it runs, as the hardware may. */
 #include "tests/emu/emu.h"
+#include "tests/emu/queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <deque>
 #include <map>
@@ -14,6 +16,7 @@ struct operation {
     std::function<void()> run;
     cudaEvent_t awaited; /* or: may begin when this event has reached `version` */
     uint64_t version;
+    std::function<bool()> ready; /* or: when this says so, which others decide */
 };
 
 struct emu_stream {
@@ -29,7 +32,20 @@ static std::map<const void *, size_t> allowed_shared;
 
 static bool may_run(cudaStream_t s)
 {
-    return !s->queue.empty() && (!s->queue.front().awaited || s->queue.front().awaited->reached >= s->queue.front().version);
+    if (s->queue.empty()) return false;
+    operation &op = s->queue.front();
+    return (!op.awaited || op.awaited->reached >= op.version) && (!op.ready || op.ready());
+}
+
+/* Nothing can run here before another process has done something. */
+static void wait_for_others()
+{
+    for (cudaStream_t s : streams)
+        if (!s->queue.empty() && s->queue.front().ready) {
+            usleep(100);
+            return;
+        }
+    emu_fail("every stream waits for an event that none will reach");
 }
 
 static void advance()
@@ -38,7 +54,7 @@ static void advance()
 
     for (cudaStream_t s : streams)
         if (may_run(s)) able.push_back(s);
-    if (able.empty()) emu_fail("every stream waits for an event that none will reach");
+    if (able.empty()) return wait_for_others();
     cudaStream_t s = able[emu_draw((uint32_t)able.size())];
     operation op = std::move(s->queue.front());
     s->queue.pop_front();
@@ -63,7 +79,15 @@ static void check_stream(cudaStream_t s, const char *who)
 void emu_queue(cudaStream_t s, const char *name, std::function<void()> run)
 {
     check_stream(s, name);
-    s->queue.push_back({name, std::move(run), NULL, 0});
+    s->queue.push_back({name, std::move(run), NULL, 0, {}});
+}
+
+void emu_queue_when(void *stream, const char *name, std::function<bool()> ready, std::function<void()> run)
+{
+    cudaStream_t s = (cudaStream_t)stream;
+
+    check_stream(s, name);
+    s->queue.push_back({name, std::move(run), NULL, 0, std::move(ready)});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
@@ -79,6 +103,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     check_stream(s, "cudaStreamSynchronize");
     run_until([&] { return s->queue.empty(); });
     return cudaSuccess;
+}
+
+/* Asking is waiting a little: some operation of some stream runs. */
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    check_stream(s, "cudaStreamQuery");
+    if (s->queue.empty()) return cudaSuccess;
+    emu_device_open();
+    advance();
+    emu_device_close();
+    return cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
@@ -114,7 +149,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
     check_stream(s, "cudaStreamWaitEvent");
-    s->queue.push_back({"cudaStreamWaitEvent", {}, e, e->recorded});
+    s->queue.push_back({"cudaStreamWaitEvent", {}, e, e->recorded, {}});
     return cudaSuccess;
 }
 
@@ -185,11 +220,19 @@ cudaError_t emu_launch_check(const void *kernel, const char *name, dim3 grid, di
 
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    *n = 1;
-    return cudaSuccess;
+    const char *given = getenv("PAWL_EMU_CARDS");
+
+    *n = given ? atoi(given) : 1;
+    return *n ? cudaSuccess : cudaErrorNoDevice;
 }
 
-cudaError_t cudaSetDevice(int i) { return i == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+/* All cards are alike, and each process sees the memory of its own alone. */
+cudaError_t cudaSetDevice(int i)
+{
+    int n;
+
+    return cudaGetDeviceCount(&n) == cudaSuccess && i >= 0 && i < n ? cudaSuccess : cudaErrorInvalidDevice;
+}
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i)
 {
@@ -198,6 +241,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i)
     *p = {};
     snprintf(p->name, sizeof p->name, "emulated");
     p->major = 8, p->minor = 6;
+    p->pciBusID = i + 1;
     cudaMemGetInfo(&available, &p->totalGlobalMem);
     return cudaSuccess;
 }

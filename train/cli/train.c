@@ -3,6 +3,7 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/mem.h"
+#include "kernels/dev.h"
 #include "train/config/config.h"
 #include "train/config/locate.h"
 #include "train/run/restore.h"
@@ -55,6 +56,8 @@ static int train(struct config *config, struct trainer_options *run, int ranks)
     bool parent = false, told;
     int rc = 0;
 
+    if (!ranks && !run->ranks.launcher && (ranks = dev_cards(config->device, config->bf16 == CONFIG_OFF ? DTYPE_F32 : DTYPE_BF16)) > 1)
+        log_info("%d cards: a process for each (--ranks N for another number)", ranks);
     if (ranks > 1 && ranks_start(&run->ranks, ranks, config->comm_timeout, &parent, &rc, &err) != PAWL_OK) return cli_fail(&err);
     if (parent) return rc;
     if (run->ranks.rank) log_level = LOG_SILENT;

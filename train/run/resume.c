@@ -176,7 +176,7 @@ enum pawl_status resume_load(struct trainer *t, struct resume *r, struct err *er
     t->at.row = r->at.row;
     if (t->share.size > 1) t->at.row = 0, t->at.row_loss = 0;
     if (!isnan(t->at.best_loss)) t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.best_step);
-    if (state_why_other_bits(t, r->state, &why) && strcmp(json_string(json_get(r->state, "device"), ""), t->dev->name))
+    if (state_why_other_bits(t, r->state, &why) && !dev_alike(json_string(json_get(r->state, "device"), ""), t->dev->name))
         log_warn("%s: %s: the last bits of the losses may differ from an uninterrupted run's", r->name, why.data);
     buf_free(&why);
     r->load_seconds = seconds_between(begin, time_now());

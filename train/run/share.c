@@ -55,6 +55,18 @@ enum pawl_status share_items(struct trainer *t, void *list, size_t bytes, struct
     return comm_all_gather(t->share.comm, list, offset, err);
 }
 
+enum pawl_status share_device(struct trainer *t, struct err *err)
+{
+    const char *device = t->cfg->device;
+    enum dtype element = t->cfg->bf16 == CONFIG_OFF ? DTYPE_F32 : DTYPE_BF16;
+    char mine[32];
+    enum pawl_status st;
+
+    if (t->share.size == 1) return dev_open(&t->dev, device, element, t->threads, err);
+    if ((st = dev_of_rank(mine, device, element, t->opt.ranks.local_rank, err)) != PAWL_OK || (st = dev_open(&t->dev, mine, element, t->threads, err)) != PAWL_OK) return st;
+    return comm_open_device(t->share.comm, t->dev, strchr(device, ':') != NULL, err);
+}
+
 static enum pawl_status barrier(struct trainer *t, struct err *err)
 {
     char here[RANKS_MAX];
@@ -106,7 +118,7 @@ enum pawl_status share_compare(struct trainer *t, struct err *err)
                 st = err_set(err, PAWL_EINVAL, "rank %d: %s is not that of rank 0 (hash %016llx, rank 0 has %016llx): give all ranks the same", k, i < 2 ? names[i] : id[i - 2].what,
                              (unsigned long long)all[k].value[i], (unsigned long long)all[0].value[i]);
     for (int k = 1; k < t->share.size && st == PAWL_OK; k++)
-        if (strcmp(all[k].device, all[0].device) != 0) {
+        if (!dev_alike(all[k].device, all[0].device)) {
             log_warn("rank %d runs on %s, rank 0 on %s: they may round differently, so that another number of ranks need not give the same bits", k, all[k].device, all[0].device);
             break;
         }
@@ -189,6 +201,7 @@ static enum pawl_status gather_slices(struct trainer *t, void *data, const size_
     enum pawl_status st;
 
     if (s->size == 1) return PAWL_OK;
+    if (s->comm->device) return comm_device_all_gather(s->comm, data, offset, err);
     dev_fetch(t->dev, &t->arena, (char *)data + offset[s->rank], offset[s->rank + 1] - offset[s->rank]);
     if ((st = comm_all_gather(s->comm, arena_host(&t->arena, data), offset, err)) == PAWL_OK) dev_send(t->dev, &t->arena, data, offset[s->size]);
     return st;
@@ -255,6 +268,7 @@ enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *
     struct share *s = &t->share;
     int nodes = 0, nsend = 0, nrecv = 0;
     int64_t count = range_count(s->own);
+    bool direct = s->comm->device;
     float *inbox = s->inbox, *own = t->g + (s->own.begin - s->held.begin);
     enum pawl_status st;
 
@@ -267,21 +281,26 @@ enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *
 
             if (k != s->rank) {
                 node->data = inbox;
-                if (count) s->recv[nrecv++] = (struct comm_piece){k, arena_host(&t->arena, inbox), (size_t)count * sizeof(float)};
+                if (count) s->recv[nrecv++] = (struct comm_piece){k, direct ? inbox : arena_host(&t->arena, inbox), (size_t)count * sizeof(float)};
                 inbox += count;
                 continue;
             }
             float *whole = gradtree_data(&t->tree, node);
-            char *from = s->size > 1 ? dev_fetch(t->dev, &t->arena, whole, s->f32[s->size]) : NULL;
+            char *from = s->size > 1 && !direct ? dev_fetch(t->dev, &t->arena, whole, s->f32[s->size]) : (char *)whole;
             for (int to = 0; to < s->size; to++)
                 if (to != k && s->f32[to + 1] > s->f32[to]) s->send[nsend++] = (struct comm_piece){to, from + s->f32[to], s->f32[to + 1] - s->f32[to]};
             node->data = whole + s->own.begin;
         }
     }
-    if (s->rank) s->recv[nrecv++] = (struct comm_piece){0, due, sizeof *due};
-    for (int to = 1; to < s->size && !s->rank; to++) s->send[nsend++] = (struct comm_piece){to, due, sizeof *due};
-    if ((st = comm_exchange(s->comm, s->send, nsend, s->recv, nrecv, err)) != PAWL_OK) return st;
-    if (inbox != s->inbox) dev_send(t->dev, &t->arena, s->inbox, (size_t)(inbox - s->inbox) * sizeof *inbox);
+    if (direct) {
+        if ((st = comm_device_exchange(s->comm, s->send, nsend, s->recv, nrecv, err)) == PAWL_OK) st = comm_broadcast(s->comm, due, sizeof *due, err);
+    } else {
+        if (s->rank) s->recv[nrecv++] = (struct comm_piece){0, due, sizeof *due};
+        for (int to = 1; to < s->size && !s->rank; to++) s->send[nsend++] = (struct comm_piece){to, due, sizeof *due};
+        st = comm_exchange(s->comm, s->send, nsend, s->recv, nrecv, err);
+    }
+    if (st != PAWL_OK) return st;
+    if (inbox != s->inbox && !direct) dev_send(t->dev, &t->arena, s->inbox, (size_t)(inbox - s->inbox) * sizeof *inbox);
     gradtree_join(t->dev, s->nodes, nodes, count, own);
     return s->sharded ? PAWL_OK : gather_slices(t, t->g, s->f32, err);
 }
@@ -394,7 +413,7 @@ enum pawl_status share_tell(struct trainer *t, struct err *err)
         if (all[k].optimizer > most.optimizer) most.optimizer = all[k].optimizer;
     }
     buf_addf(&b, ",\"ranks\":%d,\"threads\":%d,\"transport\":\"%s\",\"communication_share\":%.4f,\"sent_bytes_a_step\":%.0f,\"ring_bytes_a_step\":%.0f,\"cpu_seconds_a_step\":%.4f", s->size, t->dev->ops->available ? 0 : t->dev->threads,
-             s->comm->ops->name, mean, most.sent, 8.0 * (double)t->lora.n * (s->size - 1) / s->size, cpu);
+             s->comm->device ? s->comm->device->name : s->comm->ops->name, mean, most.sent, 8.0 * (double)t->lora.n * (s->size - 1) / s->size, cpu);
     buf_addf(&b, ",\"peak_bytes_per_rank\":%llu,\"optimizer_bytes_per_rank\":%llu", (unsigned long long)most.peak, (unsigned long long)most.optimizer);
     if (st == PAWL_OK) record_event(t, "ranks", b.data);
     buf_free(&b);

@@ -49,6 +49,8 @@ enum pawl_status share_open(struct trainer *t, struct err *err);
 /* st: how it ends; unless PAWL_OK the others end so too. Again, or before share_open: nothing. */
 void share_leave(struct trainer *t, enum pawl_status st, const char *why);
 void share_free(struct share *s);
+/* Opens t->dev: a card of its own for each rank of a machine. */
+enum pawl_status share_device(struct trainer *t, struct err *err);
 /* What to do first on one rank of each machine, so that the others find it in a cache: runs open(t) there, then everywhere else. */
 enum pawl_status share_in_turn(struct trainer *t, enum pawl_status (*open)(struct trainer *t, struct err *err), struct err *err);
 /* Rank 0's global batch becomes everybody's. */

@@ -122,7 +122,7 @@ const char *state_why_other_bits(const struct trainer *t, const struct json_valu
     json_int64(json_get(state, "micro_batch_size"), &micro);
     json_int64(json_get(state, "total_steps"), &steps);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)config_hash(t->cfg));
-    if (strcmp(device, t->dev->name)) buf_addf(text, "it was trained on %s, this is %s", device, t->dev->name);
+    if (!dev_alike(device, t->dev->name)) buf_addf(text, "it was trained on %s, this is %s", device, t->dev->name);
     else if (!strncmp(device, "cuda", 4) && micro != t->cfg->micro_batch_size) buf_addf(text, "micro_batch_size was %lld, now %lld", (long long)micro, (long long)t->cfg->micro_batch_size);
     else if (strcmp(json_string(json_get(state, "config_hash"), hash), hash) || steps != t->total_steps) buf_adds(text, "the configuration was changed since");
     return text->len ? text->data : NULL;

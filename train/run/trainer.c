@@ -37,9 +37,6 @@ static enum pawl_status open_model(struct trainer *t, struct err *err)
     char *path = NULL;
     enum pawl_status st;
 
-    if ((st = dev_open(&t->dev, c->device, c->bf16 == CONFIG_OFF ? DTYPE_F32 : DTYPE_BF16, t->threads, err)) != PAWL_OK) return st;
-    if (t->share.size > 1 && t->dev->ops->available)
-        return err_set(err, PAWL_EINVAL, "%d ranks on %s: several ranks train on CPUs only: --set device=cpu, or one rank", t->share.size, t->dev->name);
     if ((st = locate(&path, c->base_model, LOCATE_MODEL, NULL, err)) != PAWL_OK && !(path = restored_base(c->output_dir))) return st;
     if ((st = model_open(&t->model, path, storage, err)) != PAWL_OK) goto done;
     if ((st = lora_from_config(&t->lora, &t->model->spec, c, err)) != PAWL_OK) goto done;
@@ -667,7 +664,7 @@ static enum pawl_status run(struct trainer *t, struct err *err)
     bool agreed;
 
     if ((st = share_open(t, err)) != PAWL_OK || (t->share.rank == 0 && (st = open_run(t, err)) != PAWL_OK)) return st;
-    if ((st = share_in_turn(t, open_model, err)) != PAWL_OK || (st = start_or_resume(t, err)) != PAWL_OK) return st;
+    if ((st = share_device(t, err)) != PAWL_OK || (st = share_in_turn(t, open_model, err)) != PAWL_OK || (st = start_or_resume(t, err)) != PAWL_OK) return st;
     if (t->finished) {
         if (t->ledger) ledger_forgive(t);
         log_info("%s is finished: step %lld of %lld", t->cfg->output_dir, (long long)t->at.step, (long long)t->total_steps);

@@ -89,7 +89,7 @@ template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 
 typedef enum { cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorInvalidConfiguration, cudaErrorInsufficientDriver, cudaErrorNoDevice,
                cudaErrorNoKernelImageForDevice, cudaErrorIllegalAddress, cudaErrorLaunchFailure, cudaErrorLaunchTimeout, cudaErrorECCUncorrectable,
-               cudaErrorLaunchOutOfResources, cudaErrorDevicesUnavailable, cudaErrorInvalidDevice } cudaError_t;
+               cudaErrorLaunchOutOfResources, cudaErrorDevicesUnavailable, cudaErrorInvalidDevice, cudaErrorNotReady } cudaError_t;
 typedef struct emu_stream *cudaStream_t;
 typedef struct emu_event *cudaEvent_t;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
@@ -98,7 +98,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin, cudaDevAttrMultiProcessorCount };
 struct cudaDeviceProp {
     char name[256];
-    int major, minor;
+    int major, minor, pciDomainID, pciBusID, pciDeviceID;
     size_t totalGlobalMem;
 };
 
@@ -116,6 +116,7 @@ cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
