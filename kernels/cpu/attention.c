@@ -12,7 +12,7 @@
 #include <sched.h>
 
 #if VL == 16
-#define SIDE 128
+#define SIDE 192
 #else
 #define SIDE 64
 #endif

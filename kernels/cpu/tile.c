@@ -4,6 +4,8 @@
  * Where a sum is added to c it is added last: begun from c, terms below c's rounding would be swallowed one by one, such as the head's 49,000 words of probability 1e-9. */
 #include "kernels/cpu/cpu.h"
 
+#define AHEAD 16 /* words: a panel is read from L2 once a block, and waiting for it would cost a tenth */
+
 static inline __attribute__((always_inline)) vf multiply_add(vf a, vf b, vf c)
 {
 #if PAIRS
@@ -26,6 +28,7 @@ static inline __attribute__((always_inline)) void run(int rows, int vectors, int
     }
     for (; words > 0; words--) {
         UNROLL for (int v = 0; v < vectors; v++) b[v] = vload(panel + v * VL);
+        UNROLL for (int v = 0; v < vectors * VL; v += 16) __builtin_prefetch(panel + AHEAD * b_step + v);
         UNROLL for (int i = 0; i < rows; i++) {
             vf ai = vsplat(a[i * row]);
             UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = multiply_add(ai, b[v], sum[i][v]);
