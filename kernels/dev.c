@@ -240,3 +240,15 @@ void dev_send(struct dev *dev, const struct arena *a, void *p, size_t bytes)
 
     if (host != p) dev->ops->upload(dev, p, host, bytes);
 }
+
+bool dev_copy_out(struct dev *dev, void *dst, const void *src, size_t bytes)
+{
+    if (dev->ops->copy_out) dev->ops->copy_out(dev, dst, src, bytes);
+    else dev->ops->download(dev, dst, src, bytes);
+    return dev->ops->copy_out != NULL;
+}
+
+void dev_copied_out(struct dev *dev)
+{
+    if (dev->ops->copied_out) dev->ops->copied_out(dev);
+}

@@ -60,6 +60,10 @@ void dev_arena_free(struct dev *dev, struct arena *a);
 void *dev_fetch(struct dev *dev, const struct arena *a, const void *p, size_t bytes);
 /* What stands at the place on the host goes to the buffer. */
 void dev_send(struct dev *dev, const struct arena *a, void *p, size_t bytes);
+/* dst, on the host, becomes what src holds after the work that was queued until now, while the device works on: whole after dev_copied_out, which waits for all such copies.
+ * False: it is whole already. Until then nothing may write src, but for adamw, which waits for it by itself. */
+bool dev_copy_out(struct dev *dev, void *dst, const void *src, size_t bytes);
+void dev_copied_out(struct dev *dev);
 
 /* The first failure of work that was given to the device; ops after it did nothing, so what they wrote is worth nothing. Ask after each download that matters. */
 enum pawl_status dev_check(struct dev *dev, struct err *err);

@@ -65,11 +65,18 @@ struct ops {
     /* What ops are queued on (a cudaStream_t), for a library that queues work of its own; and whether all that was queued is done, or failed. NULL: ops are done when they return. */
     void *(*queue)(struct dev *dev);
     bool (*idle)(struct dev *dev);
-    /* Memory of the device, zeroed; NULL: none left. Copies between host and device wait for queued work. */
+    /* Memory of the device, zeroed; NULL: none left. */
     void *(*alloc)(struct dev *dev, size_t bytes);
     void (*free)(struct dev *dev, void *p, size_t bytes);
+    /* Copies between host and device see what was queued before them. upload: src is the caller's again on return. download waits. */
     void (*upload)(struct dev *dev, void *dst, const void *src, size_t bytes);
     void (*download)(struct dev *dev, void *dst, const void *src, size_t bytes);
+    /* Where the device has a memory of its own, else NULL: a download that work goes on beside (dev_copy_out), the wait for all of those, and memory of the host that copies are to run at
+     * full speed to and from: pinned until it is unpinned; where that can't be had copies are slower, and that is all. */
+    void (*copy_out)(struct dev *dev, void *dst, const void *src, size_t bytes);
+    void (*copied_out)(struct dev *dev);
+    bool (*pin)(struct dev *dev, void *p, size_t bytes);
+    void (*unpin)(struct dev *dev, void *p);
     void (*copy)(struct dev *dev, void *dst, const void *src, size_t bytes); /* within the device */
     void (*zero)(struct dev *dev, void *p, size_t bytes);
 
@@ -128,6 +135,8 @@ struct ops {
     void (*add)(struct dev *dev, float *a, const float *b, int64_t n);
     /* out[i] = sum of squares of block i of `block` elements (the last may be short), each in a fixed order. */
     void (*sum_squares)(struct dev *dev, double *out, const float *x, int64_t n, int64_t block);
+    /* out[i] = hash64(first + i, block i of `block` elements). NULL where the host can read x: it hashes by itself. */
+    void (*block_hashes)(struct dev *dev, uint64_t *out, const float *x, int64_t n, int64_t block, uint64_t first);
     /* One step of AdamW (Loshchilov & Hutter 2019, algorithm 2) on n elements of theta, m, v, in torch.optim.AdamW's order, one rounding an operation and no fma, so that
      * every backend gives the same bits:  g' = clip g;  theta = decay theta;  m = m + rest1 (g' - m);  v = beta2 v + (rest2 g') g';
      * theta = theta - (step_size m) / (sqrt(v) / root + eps);  operand (act) = theta rounded. */

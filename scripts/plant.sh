@@ -1,26 +1,28 @@
 #!/usr/bin/env bash
 # Plants one fault after the other into a copy of the CUDA backend and expects the emulated op tests to fail: scripts/plant.sh BUILD [WORD], after BUILD was built
 # with its tests; WORD: only faults whose name has it.
-# A fault is a file, a text in it, what stands there instead, the .cu files to compile again, and the tests that must notice. Last line: "N of N planted faults caught".
+# A fault is a file, a text in it, what stands there instead, the .cu files to compile again, and the tests that must notice (of tests/test_ops.c, with device: in front of
+# tests/emu/test_device.c). Last line: "N of N planted faults caught".
 set -u
 cd "$(dirname "$0")/.."
 build=${1:?usage: scripts/plant.sh BUILD [WORD]} word=${2:-}
 objects=$build/tests/emu/CMakeFiles/pawl_emu.dir
-tests=$build/tests/emu/CMakeFiles/emu_ops.dir/__/test_ops.c.o
+ops=$build/tests/emu/CMakeFiles/emu_ops.dir/__/test_ops.c.o device=$build/tests/emu/CMakeFiles/emu_device.dir/test_device.c.o
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ -f "$tests" ] || { echo "plant.sh: $tests is missing: build the target emu_ops first"; exit 1; }
+[ -f "$ops" ] && [ -f "$device" ] || { echo "plant.sh: $ops or $device is missing: build the targets emu_ops and emu_device first"; exit 1; }
 
 planted=0 caught=0
 
 compile() { # SOURCE OBJECT
-    ${CXX:-c++} -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -D_GNU_SOURCE -DPAWL_HAVE_CUDA -DCUDA_HEAD_CHUNK=512 -DCUDA_HEAD_ROWS=100 -DCUDA_GEMV_SLICE=128 \
+    ${CXX:-c++} -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -D_GNU_SOURCE -DPAWL_HAVE_CUDA -DCUDA_HEAD_CHUNK=512 -DCUDA_HEAD_ROWS=100 -DCUDA_GEMV_SLICE=128 -DCUDA_UPLOADS=1024 -DCUDA_CODE=0 \
         -I tests/emu/include -I "$work" -I . -x c++ -c "$1" -o "$2"
 }
 
 plant() { # NAME FILE OLD NEW SOURCES TESTS
-    local name=$1 file=$2 old=$3 new=$4 sources=$5 filter=$6 replaced=() rest
+    local name=$1 file=$2 old=$3 new=$4 sources=$5 filter=$6 replaced=() rest main=$ops arguments=(cuda "$6")
     [[ $name == *"$word"* ]] || return
+    [[ $filter == device:* ]] && main=$device arguments=("${filter#device:}")
     planted=$((planted + 1))
     rm -rf "$work"/*
     mkdir -p "$work/kernels/cuda"
@@ -36,11 +38,11 @@ plant() { # NAME FILE OLD NEW SOURCES TESTS
         rest=$(echo "$rest" | grep -v "/$source.o$")
         replaced+=("$work/$source.o")
     done
-    ${CXX:-c++} -o "$work/emu_ops" "$tests" "${replaced[@]}" $rest "$build/libpawl_kernels.a" "$build/libpawl_base.a" -lcmocka -lgomp -lpthread -lm || return
+    ${CXX:-c++} -o "$work/emu" "$main" "${replaced[@]}" $rest "$build/libpawl_kernels.a" "$build/libpawl_base.a" -lcmocka -lgomp -lpthread -lm || return
     for seed in 1 2 3; do
-        if ! PAWL_EMU_SEED=$seed timeout 300 "$work/emu_ops" cuda "$filter" > "$work/log" 2>&1; then
+        if ! PAWL_EMU_SEED=$seed timeout 300 "$work/emu" "${arguments[@]}" > "$work/log" 2>&1; then
             caught=$((caught + 1))
-            echo "caught: $name: $(grep -m1 -E '^emulation|^ERROR' "$work/log" | cut -c1-150)"
+            echo "caught: $name: $(grep -m1 -E '^emulation|ERROR ' "$work/log" | cut -c1-150)"
             return
         fi
     done
@@ -64,6 +66,14 @@ plant "a matrix-vector product overwrites a slice that is still read" gemv.cu ' 
 plant "a GEMM does not wait for its weight" dequant.cu 'cuda_ok(c, cudaStreamWaitEvent(c->main, slot->filled, 0)' 'cuda_ok(c, cudaSuccess' dequant.cu 'linear_*'
 plant "a weight is overwritten before it was read" dequant.cu 'cuda_ok(c, cudaStreamWaitEvent(c->side, slot->read, 0)' 'cuda_ok(c, cudaSuccess' dequant.cu 'linear_backward_sums_terms'
 plant "nobody says that a weight was read" dequant.cu 'cuda_ok(c, cudaEventRecord(c->slot[c->open_slot].read, c->main)' 'cuda_ok(c, cudaSuccess' dequant.cu 'linear_backward_sums_terms'
+plant "a weight is unpacked before it was uploaded" dequant.cu '    cuda_see_uploads(c);
+' '' dequant.cu 'device:weights_are_there_*'
+plant "pinned memory is filled again before the card has read it" copy.cu 'cuda_ok(c, cudaEventSynchronize(k->read[k->half])' 'cuda_ok(c, cudaSuccess' copy.cu 'device:uploads_*'
+plant "a copy out begins before what it copies is there" copy.cu '    await(c, k->out, k->made, "a copy out");
+' '' copy.cu 'device:copies_out_*'
+plant "an update does not wait for the copy out of what it changes" flat.cu '    cuda_await_copies_out(cuda_of(dev));
+' '' flat.cu 'device:copies_out_*'
+plant "nobody waits for a copy out" copy.cu 'if (c->copies.pending && fine(c))' 'if (0)' copy.cu 'device:copies_out_*'
 # bounds
 plant "attention reads behind its example" attention.cuh 'bool valid = from + row < t.len && column < D;' 'bool valid = column < D;' 'attention.cu attention_backward.cu' 'attention_agrees'
 plant "attention writes behind its example" attention.cuh 'if (row >= t.len || column >= D) continue;' 'if (column >= D) continue;' attention.cu 'attention_agrees'

@@ -1,7 +1,7 @@
 /* What the files of the CUDA backend share: the state of a device, launching, failing.
  *
- * Work goes to one stream, in the order of the calls; weights are dequantised on a second one, one weight ahead of the GEMM that reads it (dequant.cu). An op returns nothing, so the
- * first failure is kept (dev_check tells it), said once, and every later op does nothing. */
+ * Work goes to one stream, in the order of the calls; weights are dequantised on a second one, one weight ahead of the GEMM that reads it (dequant.cu); what copy_out takes to the host
+ * goes on a third one (copy.cu). An op returns nothing, so the first failure is kept (dev_check tells it), said once, and every later op does nothing. */
 #ifndef PAWL_CUDA_H
 #define PAWL_CUDA_H
 
@@ -21,10 +21,27 @@ extern "C" {
 #define CUDA_CUTS 16             /* nets of different shapes that take turns on a device */
 #define CUDA_MAX_D 256           /* head size */
 #define CUDA_WORKSPACE ((size_t)32 << 20)
+#ifndef CUDA_UPLOADS
+#define CUDA_UPLOADS ((size_t)512 << 10) /* bytes of each half of the pinned memory that small uploads go through */
+#define CUDA_CODE ((size_t)256 << 20)    /* of the card's memory, for kernels: they are loaded when they run first, also cuBLASLt's */
+#endif
 
 /* A bf16 copy of a weight, and when it may be read and overwritten. */
 struct cuda_slot {
     cudaEvent_t filled, read;
+};
+
+/* Copies between the host and the card: copy.cu. */
+struct cuda_copies {
+    cudaStream_t out;
+    cudaEvent_t made, done;   /* what is to be copied out; all that was */
+    bool pending;             /* copies out that nobody has waited for */
+    char *uploads;            /* two halves, pinned */
+    cudaEvent_t read[2];      /* the last upload from a half has been read */
+    int half;                 /* the one that is filled now, up to `filled` */
+    size_t filled;
+    cudaEvent_t uploaded;     /* the last upload */
+    bool unseen;              /* it may be a weight, and the side stream has not been told to wait for it */
 };
 
 /* Bytes of a scratch, of each of its two slots, of its room. */
@@ -46,6 +63,7 @@ struct cuda {
     struct cuda_cut cut[CUDA_CUTS]; /* the newest that scratch_bytes was asked for */
     int cuts;
     struct cuda_slot slot[2];
+    struct cuda_copies copies;
     int next_slot, open_slot; /* the one to fill next; the one that the main stream reads now, -1: none */
     struct err failed; /* status PAWL_OK: nothing failed */
 };
@@ -94,8 +112,21 @@ static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 extern "C" enum pawl_status cuda_open(struct dev *dev, const char *device, struct err *err);
 void *cuda_alloc(struct dev *dev, size_t bytes);
 void cuda_free(struct dev *dev, void *p, size_t bytes);
+void cuda_wait_for_main(struct cuda *c, const char *what, size_t bytes);
+
+/* ---- copy.cu ---- */
+
+void cuda_copies_open(struct cuda *c);
+void cuda_copies_close(struct cuda *c);
+/* The main stream waits for what was copied out; the side stream sees what was uploaded. */
+void cuda_await_copies_out(struct cuda *c);
+void cuda_see_uploads(struct cuda *c);
 void cuda_upload(struct dev *dev, void *dst, const void *src, size_t bytes);
 void cuda_download(struct dev *dev, void *dst, const void *src, size_t bytes);
+void cuda_copy_out(struct dev *dev, void *dst, const void *src, size_t bytes);
+void cuda_copied_out(struct dev *dev);
+bool cuda_pin(struct dev *dev, void *p, size_t bytes);
+void cuda_unpin(struct dev *dev, void *p);
 void cuda_copy(struct dev *dev, void *dst, const void *src, size_t bytes);
 void cuda_zero(struct dev *dev, void *p, size_t bytes);
 
@@ -188,6 +219,7 @@ void cuda_logits(struct dev *dev, float *logits, const act *x, const struct weig
 /* flat.cu */
 void cuda_add(struct dev *dev, float *a, const float *b, int64_t n);
 void cuda_sum_squares(struct dev *dev, double *out, const float *x, int64_t n, int64_t block);
+void cuda_block_hashes(struct dev *dev, uint64_t *out, const float *x, int64_t n, int64_t block, uint64_t first);
 void cuda_adamw(struct dev *dev, float *theta, act *operand, float *m, float *v, const float *g, int64_t n, const struct adamw *hyper);
 void cuda_round_operand(struct dev *dev, act *operand, const float *theta, int64_t n);
 

@@ -1,12 +1,13 @@
 /* One new token for each of n sequences: o = softmax(q k^T / sqrt(D)) v over the sequence's cache. 4 D bytes a cached token and key/value head, read once for each query head (heads of
  * a group share them in L2). Bound by memory.
  *
- * One thread block a (token, head). A warp takes every WARPS-th cached token, its lanes share the D elements; each warp keeps a running maximum, sum and output (Milakov & Gimelshein 2018),
+ * One thread block a (token, head). A warp takes every WARPS-th cached token, AHEAD of them at a time, its lanes share the D elements; each warp keeps a running maximum, sum and output (Milakov & Gimelshein 2018),
  * and the warps' are joined in their order. */
 #include "kernels/cuda/vec.cuh"
 
 #define WARPS 8
 #define PARTS (CUDA_MAX_D / WARP) /* elements of a lane */
+#define AHEAD 4                   /* cached tokens that a warp reads at once: one by one it would wait for memory most of the time */
 
 static __global__ void __launch_bounds__(WARPS *WARP) decode_kernel(bf16 *o, const bf16 *q, const bf16 *kcache, const bf16 *vcache, const int32_t *sequence, const int32_t *len, int cap,
                                                                     int G, int D, float scale)
@@ -18,20 +19,42 @@ static __global__ void __launch_bounds__(WARPS *WARP) decode_kernel(bf16 *o, con
 
 #pragma unroll
     for (int p = 0; p < PARTS; p++) own[p] = p * WARP + lane < D ? from_bf16(q[(i * H + h) * D + p * WARP + lane]) * scale : 0;
-    for (int j = warp; j < len[i]; j += WARPS) {
-        const bf16 *k = kcache + head + j * stride, *v = vcache + head + j * stride;
-        float dot = 0;
+    for (int j = warp, n = len[i]; j < n; j += AHEAD * WARPS) {
+        bf16 k[AHEAD][PARTS], v[AHEAD][PARTS];
+        float dot[AHEAD], next = max;
 
 #pragma unroll
-        for (int p = 0; p < PARTS; p++)
-            if (p * WARP + lane < D) dot = fmaf(own[p], from_bf16(k[p * WARP + lane]), dot);
-        dot = warp_sum(dot);
-        float next = fmaxf(max, dot), down = fexp(max - next), e = fexp(dot - next);
-        sum = fmaf(sum, down, e);
+        for (int a = 0; a < AHEAD; a++)
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) {
+                bool valid = j + a * WARPS < n && p * WARP + lane < D;
+                int64_t at = head + (j + a * WARPS) * stride + p * WARP + lane;
+
+                k[a][p] = valid ? kcache[at] : 0;
+                v[a][p] = valid ? vcache[at] : 0;
+            }
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            dot[a] = 0;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) dot[a] = fmaf(own[p], from_bf16(k[a][p]), dot[a]);
+            dot[a] = warp_sum(dot[a]);
+            if (j + a * WARPS >= n) dot[a] = -INFINITY;
+            next = fmaxf(next, dot[a]);
+        }
+        float down = fexp(max - next);
+        sum *= down;
         max = next;
 #pragma unroll
-        for (int p = 0; p < PARTS; p++)
-            if (p * WARP + lane < D) out[p] = fmaf(out[p], down, e * from_bf16(v[p * WARP + lane]));
+        for (int p = 0; p < PARTS; p++) out[p] *= down;
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            float e = dot[a] == -INFINITY ? 0 : fexp(dot[a] - next);
+
+            sum += e;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) out[p] = fmaf(e, from_bf16(v[a][p]), out[p]);
+        }
     }
     if (lane == 0) shared_max[warp] = max, shared_sum[warp] = sum;
 #pragma unroll

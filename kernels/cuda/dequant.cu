@@ -70,6 +70,7 @@ const bf16 *cuda_weight(struct dev *dev, const struct weight *W, int64_t n0, int
     struct cuda_slot *slot = &c->slot[c->next_slot];
     bf16 *out = (bf16 *)cuda_slot_memory(dev, c->next_slot, (size_t)((n1 - n0) * W->K) * sizeof *out);
     if (!out) return NULL;
+    cuda_see_uploads(c);
     cuda_ok(c, cudaStreamWaitEvent(c->side, slot->read, 0), "cudaStreamWaitEvent", "slot %d", c->next_slot);
     read_rows(c, c->side, out, W, NULL, n0, n1 - n0);
     cuda_ok(c, cudaEventRecord(slot->filled, c->side), "cudaEventRecord", "slot %d", c->next_slot);

@@ -5,28 +5,41 @@
 
 #define THREADS 256
 
-/* One thread a pair. */
-static __global__ void rope_kernel(bf16 *x, const float *cos, const float *sin, const int32_t *pos, int64_t pairs, int heads, int D, bool inverse)
+/* One thread block a token, N pairs a thread at a time. */
+template <int N> static __global__ void rope_kernel(bf16 *x, const float *cos, const float *sin, const int32_t *pos, int heads, int D, bool inverse)
 {
-    int half = D / 2;
+    int half = D / 2, each = half / N;
+    int64_t angle = (int64_t)pos[blockIdx.x] * half;
+    bf16 *token = x + (int64_t)blockIdx.x * heads * D;
 
-    for (int64_t p = (int64_t)blockIdx.x * THREADS + threadIdx.x; p < pairs; p += (int64_t)gridDim.x * THREADS) {
-        int i = (int)(p % half);
-        int64_t head = p / half, angle = (int64_t)pos[head / heads] * half + i;
-        bf16 *at = x + head * D + i;
-        float a = from_bf16(at[0]), b = from_bf16(at[half]), c = cos[angle], s = inverse ? -sin[angle] : sin[angle];
+    for (int v = (int)threadIdx.x; v < heads * each; v += (int)blockDim.x) {
+        int i = v % each * N;
+        bf16 *at = token + v / each * D + i;
+        float a[N], b[N], c[N], s[N];
 
-        at[0] = to_bf16(fmaf(a, c, -(b * s)));
-        at[half] = to_bf16(fmaf(b, c, a * s));
+        load_bf16<N>(a, at);
+        load_bf16<N>(b, at + half);
+        load_f32<N>(c, cos + angle + i);
+        load_f32<N>(s, sin + angle + i);
+        for (int k = 0; k < N; k++) {
+            float turn = inverse ? -s[k] : s[k], low = fmaf(a[k], c[k], -(b[k] * turn));
+
+            b[k] = fmaf(b[k], c[k], a[k] * turn);
+            a[k] = low;
+        }
+        store_bf16<N>(at, a);
+        store_bf16<N>(at + half, b);
     }
 }
 
 void cuda_rope(struct dev *dev, act *x, const float *cos, const float *sin, const int32_t *pos, int T, int heads, int D, bool inverse)
 {
     struct cuda *c = cuda_of(dev);
-    int64_t pairs = (int64_t)T * heads * (D / 2);
+    bool wide = D % 16 == 0 && aligned16(x) && aligned16(cos) && aligned16(sin);
+    unsigned threads = (unsigned)smaller(ceil_div((int64_t)heads * (D / 2) / (wide ? 8 : 1), WARP) * WARP, THREADS);
 
-    LAUNCH(c, c->main, (unsigned)smaller(ceil_div(pairs, THREADS), 1 << 20), THREADS, 0, rope_kernel, (bf16 *)x, cos, sin, pos, pairs, heads, D, inverse);
+    if (wide) LAUNCH(c, c->main, (unsigned)T, threads, 0, rope_kernel<8>, (bf16 *)x, cos, sin, pos, heads, D, inverse);
+    else LAUNCH(c, c->main, (unsigned)T, threads, 0, rope_kernel<1>, (bf16 *)x, cos, sin, pos, heads, D, inverse);
 }
 
 static __device__ __forceinline__ float sigmoid(float g) { return 1 / (1 + fexp(-g)); }

@@ -38,6 +38,33 @@ void cuda_sum_squares(struct dev *dev, double *out, const float *x, int64_t n, i
     LAUNCH(cuda_of(dev), cuda_of(dev)->main, (unsigned)ceil_div(n, block), THREADS, THREADS / WARP * sizeof(double), sum_squares_kernel, out, x, n, block);
 }
 
+/* kernels/base/hash.c on the card: one thread a block, whose words depend on each other; the blocks are many. */
+#define MIX 0xc6a4a7935bd1e995u
+
+static __global__ void hashes_kernel(uint64_t *out, const float *x, int64_t n, int64_t size, uint64_t first)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, begin = i * size, count = begin + size < n ? size : n - begin;
+    const uint32_t *words = (const uint32_t *)x + begin;
+    uint64_t h;
+
+    if (count <= 0) return;
+    h = (first + (uint64_t)i) ^ (uint64_t)count * sizeof *x * MIX;
+#pragma unroll 8
+    for (int64_t k = 0; k < count / 2; k++) {
+        uint64_t word = (words[2 * k] | (uint64_t)words[2 * k + 1] << 32) * MIX;
+
+        h = (h ^ (word ^ word >> 47) * MIX) * MIX;
+    }
+    if (count % 2) h = (h ^ words[count - 1]) * MIX;
+    h = (h ^ h >> 47) * MIX;
+    out[i] = h ^ h >> 47;
+}
+
+void cuda_block_hashes(struct dev *dev, uint64_t *out, const float *x, int64_t n, int64_t block, uint64_t first)
+{
+    LAUNCH(cuda_of(dev), cuda_of(dev)->main, (unsigned)ceil_div(ceil_div(n, block), WARP), WARP, 0, hashes_kernel, out, x, n, block, first);
+}
+
 POINTERS_OF(struct adamw, nullptr)
 
 static __global__ void adamw_kernel(float *theta, bf16 *operand, float *m, float *v, const float *g, int64_t n, struct adamw h)
@@ -55,6 +82,7 @@ static __global__ void adamw_kernel(float *theta, bf16 *operand, float *m, float
 
 void cuda_adamw(struct dev *dev, float *theta, act *operand, float *m, float *v, const float *g, int64_t n, const struct adamw *hyper)
 {
+    cuda_await_copies_out(cuda_of(dev));
     LAUNCH(cuda_of(dev), cuda_of(dev)->main, blocks_for(n), THREADS, 0, adamw_kernel, theta, (bf16 *)operand, m, v, g, n, *hyper);
 }
 

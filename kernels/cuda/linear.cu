@@ -38,8 +38,8 @@ static __device__ __forceinline__ void kept(bool keep[4], const struct mask &m, 
     for (int i = 0; i < 4; i++) keep[i] = (float)(w[i] >> 8) * 0x1p-24f >= m.p;
 }
 
-/* out (n, K) = x of tokens first .. first + n where kept, 0 elsewhere. One thread block a token. */
-static __global__ void mask_kernel(bf16 *out, const bf16 *x, struct mask m, int64_t first, int K)
+/* out (n, K) = x of tokens first .. first + n where kept, 0 elsewhere. One thread block a token. wide: four elements of both lie on 8 bytes. */
+static __global__ void mask_kernel(bf16 *out, const bf16 *x, struct mask m, int64_t first, int K, bool wide)
 {
     int64_t t = first + blockIdx.x;
     int row = find_row(m.row_start, m.rows, (int)t);
@@ -48,6 +48,14 @@ static __global__ void mask_kernel(bf16 *out, const bf16 *x, struct mask m, int6
         bool keep[4];
 
         kept(keep, m, row, t, k / 4);
+        if (wide) {
+            uint2 four = *(const uint2 *)(x + t * K + k);
+
+            four.x &= (keep[0] ? 0xffffu : 0) | (keep[1] ? 0xffff0000u : 0);
+            four.y &= (keep[2] ? 0xffffu : 0) | (keep[3] ? 0xffff0000u : 0);
+            *(uint2 *)(out + (int64_t)blockIdx.x * K + k) = four;
+            continue;
+        }
         for (int i = 0; i < 4 && k + i < K; i++) out[(int64_t)blockIdx.x * K + k + i] = keep[i] ? x[t * K + k + i] : 0;
     }
 }
@@ -93,10 +101,19 @@ static __global__ void product_kernel(T *out, const bf16 *u, const bf16 *A, stru
         }
 }
 
-/* y (n, N) = sum + bias. */
-static __global__ void bias_kernel(bf16 *y, const float *sum, const float *bias, int64_t n, int N)
+static void launch_mask(struct cuda *c, bf16 *out, const bf16 *x, const struct dropout *drop, const struct layout *lay, int64_t first, int64_t n, int K)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * N; i += (int64_t)gridDim.x * blockDim.x) y[i] = to_bf16(sum[i] + bias[i % N]);
+    bool wide = K % 4 == 0 && ((uintptr_t)out | (uintptr_t)x) % 8 == 0;
+
+    LAUNCH(c, c->main, (unsigned)n, THREADS, 0, mask_kernel, out, x, mask_of(drop, lay), first, K, wide);
+}
+
+/* y (n, N) = sum + bias. One thread block a token. */
+static __global__ void bias_kernel(bf16 *y, const float *sum, const float *bias, int N)
+{
+    int64_t row = (int64_t)blockIdx.x * N;
+
+    for (int k = (int)threadIdx.x; k < N; k += THREADS) y[row + k] = to_bf16(sum[row + k] + bias[k]);
 }
 
 static float keep_scale(const struct dropout *drop) { return (float)(1 / (1 - (double)drop->p)); }
@@ -127,7 +144,7 @@ void cuda_lora_down(struct dev *dev, act *h, const act *px, const act *A, float 
     for (struct part p = {0, 0}; next_part(dev, &p, lay->T, (size_t)K * 2);) {
         bf16 *masked = (bf16 *)cuda_room(dev, (size_t)(p.n * K) * 2, "dropout");
 
-        LAUNCH(c, c->main, (unsigned)p.n, THREADS, 0, mask_kernel, masked, x, mask_of(&drop, lay), p.first, K);
+        launch_mask(c, masked, x, &drop, lay, p.first, p.n, K);
         g.M = p.n, g.A = masked, g.D = (bf16 *)h + p.first * r;
         cuda_gemm(dev, &g);
     }
@@ -147,7 +164,7 @@ static void linear_with_bias(struct dev *dev, bf16 *y, const struct gemm *base, 
             product[i].M = p.n, product[i].A += p.first * product[i].lda, product[i].D = sum, product[i].d32 = true, product[i].beta = (float)i;
             cuda_gemm(dev, &product[i]);
         }
-        LAUNCH(c, c->main, (unsigned)smaller(ceil_div(p.n * N, 256), 65536), 256u, 0, bias_kernel, y + p.first * N, sum, bias, p.n, (int)N);
+        LAUNCH(c, c->main, (unsigned)p.n, THREADS, 0, bias_kernel, y + p.first * N, sum, bias, (int)N);
     }
 }
 
@@ -250,7 +267,7 @@ void cuda_lora_grad(struct dev *dev, float *dA, float *dB, const act *dy, const 
     for (struct part p = {0, 0}; next_part(dev, &p, T, (size_t)K * 2);) {
         bf16 *masked = (bf16 *)cuda_room(dev, (size_t)(p.n * K) * 2, "dropout");
 
-        LAUNCH(c, c->main, (unsigned)p.n, THREADS, 0, mask_kernel, masked, (const bf16 *)px, mask_of(&drop, lay), t0 + p.first, K);
+        launch_mask(c, masked, (const bf16 *)px, &drop, lay, t0 + p.first, p.n, K);
         a.K = p.n, a.A = (const bf16 *)u + (t0 + p.first) * r, a.B = masked, a.beta = p.first ? 1.0f : 0.0f;
         cuda_gemm(dev, &a);
     }

@@ -113,7 +113,7 @@ static enum pawl_status cuda_check(struct dev *dev, struct err *err)
 
 /* ---- memory ---- */
 
-static void wait_for_main(struct cuda *c, const char *what, size_t bytes)
+void cuda_wait_for_main(struct cuda *c, const char *what, size_t bytes)
 {
     if (c->failed.status == PAWL_OK) cuda_ok(c, cudaStreamSynchronize(c->main), "cudaStreamSynchronize", "%s of %zu bytes, or what was queued before it", what, bytes);
 }
@@ -131,7 +131,7 @@ void *cuda_alloc(struct dev *dev, size_t bytes)
     }
     if (!cuda_ok(c, rc, "cudaMalloc", "%zu bytes", size)) return NULL;
     cuda_ok(c, cudaMemsetAsync(p, 0, size, c->main), "cudaMemsetAsync", "%zu bytes", size);
-    wait_for_main(c, "clearing memory", size); /* the side stream may use it next */
+    cuda_wait_for_main(c, "clearing memory", size); /* the side stream may use it next */
     return p;
 }
 
@@ -140,42 +140,12 @@ void cuda_free(struct dev *dev, void *p, size_t bytes)
     if (p) cuda_ok(cuda_of(dev), cudaFree(p), "cudaFree", "%zu bytes", bytes);
 }
 
-static void transfer(struct cuda *c, void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, const char *what)
-{
-    if (bytes && c->failed.status == PAWL_OK) cuda_ok(c, cudaMemcpyAsync(dst, src, bytes, kind, c->main), "cudaMemcpyAsync", "%s of %zu bytes", what, bytes);
-}
-
-void cuda_upload(struct dev *dev, void *dst, const void *src, size_t bytes)
-{
-    transfer(cuda_of(dev), dst, src, bytes, cudaMemcpyHostToDevice, "an upload");
-    wait_for_main(cuda_of(dev), "an upload", bytes);
-}
-
-/* After a failure the destination is all ones, so that nobody takes old numbers for new ones. */
-void cuda_download(struct dev *dev, void *dst, const void *src, size_t bytes)
-{
-    transfer(cuda_of(dev), dst, src, bytes, cudaMemcpyDeviceToHost, "a download");
-    wait_for_main(cuda_of(dev), "a download", bytes);
-    if (bytes && cuda_of(dev)->failed.status != PAWL_OK) memset(dst, 0xff, bytes);
-}
-
-void cuda_copy(struct dev *dev, void *dst, const void *src, size_t bytes)
-{
-    transfer(cuda_of(dev), dst, src, bytes, cudaMemcpyDeviceToDevice, "a copy");
-}
-
-void cuda_zero(struct dev *dev, void *p, size_t bytes)
-{
-    struct cuda *c = cuda_of(dev);
-
-    if (bytes && c->failed.status == PAWL_OK) cuda_ok(c, cudaMemsetAsync(p, 0, bytes, c->main), "cudaMemsetAsync", "%zu bytes", bytes);
-}
-
 static size_t cuda_available(struct dev *dev)
 {
     size_t available = 0, total;
 
-    return cuda_ok(cuda_of(dev), cudaMemGetInfo(&available, &total), "cudaMemGetInfo", "the card") ? available : 0;
+    if (!cuda_ok(cuda_of(dev), cudaMemGetInfo(&available, &total), "cudaMemGetInfo", "the card")) return 0;
+    return available > CUDA_CODE ? available - CUDA_CODE : 0;
 }
 
 /* ---- scratch ----
@@ -237,6 +207,7 @@ static void cuda_close(struct dev *dev)
     if (!c) return;
     if (c->main) cudaStreamSynchronize(c->main);
     if (c->side) cudaStreamSynchronize(c->side);
+    cuda_copies_close(c);
     cuda_gemm_free(c->gemms);
     for (int i = 0; i < 2; i++) {
         if (c->slot[i].filled) cudaEventDestroy(c->slot[i].filled);
@@ -261,6 +232,10 @@ static const struct ops cuda_ops = {
     .free = cuda_free,
     .upload = cuda_upload,
     .download = cuda_download,
+    .copy_out = cuda_copy_out,
+    .copied_out = cuda_copied_out,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
     .copy = cuda_copy,
     .zero = cuda_zero,
     .embed = cuda_embed,
@@ -284,6 +259,7 @@ static const struct ops cuda_ops = {
     .logits = cuda_logits,
     .add = cuda_add,
     .sum_squares = cuda_sum_squares,
+    .block_hashes = cuda_block_hashes,
     .adamw = cuda_adamw,
     .round_operand = cuda_round_operand,
 };
@@ -296,6 +272,7 @@ static void open_queues(struct cuda *c)
         cuda_ok(c, cudaEventCreateWithFlags(&c->slot[i].filled, cudaEventDisableTiming), "cudaEventCreate", "slot %d", i);
         cuda_ok(c, cudaEventCreateWithFlags(&c->slot[i].read, cudaEventDisableTiming), "cudaEventCreate", "slot %d", i);
     }
+    cuda_copies_open(c);
     cuda_ok(c, cudaMalloc(&c->workspace, CUDA_WORKSPACE), "cudaMalloc", "the GEMM workspace, %zu bytes", CUDA_WORKSPACE);
     cuda_blas_ok(c, c->blas->create(&c->lt), "cublasLtCreate", "the card");
 }

@@ -89,6 +89,14 @@ PAWL_EMU_MEMORY=34000000 run "$dir/full" 2>"$dir/err" && fail "a card with less 
 grep -Eq 'memory of cuda:0 emulated: [0-9]+ MiB are needed, [0-9]+ MiB may be used; most takes "[a-z ]+"' "$dir/err" || fail "a full card: $(cat "$dir/err")"
 [ "$(wc -l <"$dir/err")" = 1 ] || fail "a full card: more than one line: $(cat "$dir/err")"
 
+# A card a little too small: the embedding stays on the host, and the bits are those of a larger one. Much too small: the settings that would do are named. The first event says what is needed.
+need=$(head -1 "$dir/card/events.jsonl" | grep -o '"memory":{[^}]*}' | grep -o '[0-9]*' | awk '{ n += $1 } END { print n }')
+PAWL_EMU_MEMORY=$(((32 << 20) + need - 20000)) "$pawl" train "$dir/run.yaml" --set output_dir="$dir/small" 2>"$dir/err" || fail "a card that is a little too small: $(cat "$dir/err")"
+grep -q 'the embedding stays in the memory of this machine' "$dir/err" || fail "a card that is a little too small: $(cat "$dir/err")"
+same "$dir/small" "an embedding on the host" "$dir/card"
+PAWL_EMU_MEMORY=$(((32 << 20) + need * 78 / 100)) run "$dir/smaller" 2>"$dir/err" && fail "a card that is much too small was enough"
+grep -q ': set micro_batch_size: 1$' "$dir/err" || fail "a card that is much too small: $(cat "$dir/err")"
+
 # Evaluation and generation take the card by themselves.
 loss() { "$1" eval --model "$root/tests/golden/llama" --adapter "$dir/card/adapter" --data "$dir/train.jsonl" --json 2>"$dir/err" | grep -o '"loss":[^,]*' | cut -d: -f2; }
 card=$(loss "$pawl") cpu=$(loss "$plain")

@@ -159,6 +159,19 @@ cudaError_t cudaFreeHost(void *p)
     return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+    if (!p || !bytes) return cudaErrorInvalidValue;
+    pinned[(char *)p] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+    if (!pinned.erase((char *)p)) emu_fail("cudaHostUnregister of an address that was not registered");
+    return cudaSuccess;
+}
+
 bool emu_is_pinned(const void *p, size_t bytes)
 {
     auto it = pinned.upper_bound((char *)p);

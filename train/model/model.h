@@ -27,6 +27,7 @@ struct model {
     size_t weight_bytes;       /* of all weights in memory or mapped */
     struct dev *dev;           /* where model_place put them; NULL: they are where the host can read them */
     struct arena placed;
+    bool embed_on_host;        /* the embedding stays where the host reads it, also from a device: the net looks rows up for it */
     struct model_files *files;
 };
 
@@ -39,6 +40,8 @@ struct model_storage {
 /* path: a directory or a .gguf file. A missing, misshapen or unreadable tensor is an error that names it. Linear layers are quantised as asked (with progress; the result
  * is kept in the cache directory, verified, and mapped next time); embedding, norms and head stay as the file has them. */
 enum pawl_status model_open(struct model **out, const char *path, struct model_storage storage, struct err *err);
+/* Bytes of the embedding that embed_on_host would save a device with a memory of its own; 0 where it is the head, too. */
+size_t model_embed_bytes(const struct model *m);
 /* Puts all weights and norms where the ops of dev read them: nowhere where its memory is the host's, else into its memory, where the host can't. dev must outlive m. */
 enum pawl_status model_place(struct model *m, struct dev *dev, struct err *err);
 void model_close(struct model *m); /* NULL is allowed */

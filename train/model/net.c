@@ -109,11 +109,13 @@ void net_init(struct net *n)
     n->dev->ops->upload(n->dev, n->sin, sin, size * sizeof *sin);
     free(cos);
     free(sin);
+    if (n->model->embed_on_host) n->embedded = xreallocarray(NULL, (size_t)n->shapes.T * (size_t)s->C, sizeof *n->embedded);
 }
 
 void net_free(struct net *n)
 {
     free(n->layers);
+    free(n->embedded);
     *n = (struct net){0};
 }
 
@@ -122,13 +124,36 @@ const act *net_operand(const struct net *n, int64_t offset)
     return (const char *)n->operand + (size_t)offset * (size_t)dtype_info[n->dev->act].bytes;
 }
 
+/* The tokens on the device: their numbers, or the very rows of an embedding that is not there, rounded as embed does. */
+static void upload_tokens(struct net *n, const int32_t *ids, int T)
+{
+    const struct weight *W = &n->model->embed;
+    int C = n->model->spec.C;
+
+    n->dev->ops->upload(n->dev, n->ids, ids, (size_t)T * sizeof *ids);
+    if (!n->embedded) return;
+#pragma omp parallel for schedule(static) num_threads(n->dev->threads)
+    for (int t = 0; t < T; t++) {
+        bf16 *to = n->embedded + (int64_t)t * C;
+        float part[256];
+
+        for (int k = 0; k < C; k += 256) {
+            int end = k + 256 < C ? k + 256 : C;
+
+            weight_row(W, ids[t], k, end, part);
+            for (int i = k; i < end; i++) to[i] = bf16_from_f32(part[i - k]);
+        }
+    }
+    n->dev->ops->upload(n->dev, n->layers[0].x, n->embedded, (size_t)T * (size_t)C * sizeof *n->embedded);
+}
+
 /* The micro-batch on the device; returns the layout that ops are to be given. */
 struct layout net_upload(struct net *n, const struct micro *m)
 {
     const struct ops *ops = n->dev->ops;
     struct layout lay = m->layout;
 
-    ops->upload(n->dev, n->ids, m->ids, (size_t)lay.T * 4);
+    upload_tokens(n, m->ids, lay.T);
     ops->upload(n->dev, n->pos, lay.pos, (size_t)lay.T * 4);
     ops->upload(n->dev, n->row_start, lay.row_start, (size_t)(lay.rows + 1) * 4);
     ops->upload(n->dev, n->example_start, lay.example_start, (size_t)(lay.examples + 1) * 4);
@@ -236,7 +261,7 @@ bool net_forward(const struct pass *p)
     struct layer_acts *a = n->layers;
 
     n->dev->scratch = n->scratch, n->dev->scratch_bytes = n->scratch_bytes; /* another net may have used the device in between */
-    ops->embed(n->dev, a[0].x, &n->model->embed, n->ids, p->lay.T);
+    if (!n->embedded) ops->embed(n->dev, a[0].x, &n->model->embed, n->ids, p->lay.T);
     ops->rmsnorm(n->dev, n->norm, a[0].attn_rstd, a[0].x, n->model->layers[0].attn_norm, p->lay.T, s->C, s->norm_eps);
     for (int l = 0; l < s->layers; l++) {
         if (net_given_up(p)) return false;
@@ -325,7 +350,7 @@ void net_decode(struct net *n, struct kv_cache *kv, const int32_t *ids, const in
         slot[i] = sequence[i] * kv->cap + pos[i];
         len[i] = pos[i] + 1;
     }
-    upload_ints(n, n->ids, ids, count);
+    upload_tokens(n, ids, count);
     upload_ints(n, n->pos, pos, count);
     upload_ints(n, n->slot, slot, count);
     upload_ints(n, n->index, sequence, count);

@@ -55,6 +55,7 @@ struct net {
     float *final_rstd;                   /* (T) */
     float *loss;                         /* (S) */
     int32_t *argmax;                     /* (S) */
+    bf16 *embedded;                      /* (T, C) on the host, of an embedding that stayed there; else NULL */
     int32_t *ids, *pos, *row_start, *example_start, *index, *target, *slot; /* the micro-batch on the device */
     void *scratch;                       /* what the device's ops use while this net runs */
     size_t scratch_bytes;

@@ -27,12 +27,19 @@ static void add(struct moving *v, void *pointer, size_t bytes)
     v->items[v->n++] = (struct moved){p, *p, bytes};
 }
 
+static size_t data_bytes(const struct weight *w)
+{
+    int64_t block = dtype_info[w->type].block;
+
+    return dtype_bytes(w->type, (w->N * w->K + block - 1) / block * block);
+}
+
 static void add_weight(struct moving *v, struct weight *w)
 {
-    int64_t n = w->N * w->K, block = dtype_info[w->type].block;
+    int64_t n = w->N * w->K;
     size_t blocks = (size_t)((n + NF4_BLOCK - 1) / NF4_BLOCK), nested = (blocks + NF4_NESTED - 1) / NF4_NESTED;
 
-    add(v, &w->data, dtype_bytes(w->type, (n + block - 1) / block * block));
+    add(v, &w->data, data_bytes(w));
     add(v, &w->absmax, (w->type == DTYPE_INT8 ? (size_t)w->N : blocks) * sizeof *w->absmax);
     add(v, &w->absmax_q, blocks);
     add(v, &w->nested_absmax, nested * sizeof *w->nested_absmax);
@@ -51,16 +58,20 @@ static void add_layer(struct moving *v, struct layer *l, const struct model_spec
     }
 }
 
+static bool is_tied(const struct model *m) { return m->head.data == m->embed.data; }
+
+size_t model_embed_bytes(const struct model *m) { return is_tied(m) ? 0 : data_bytes(&m->embed); }
+
 enum pawl_status model_place(struct model *m, struct dev *dev, struct err *err)
 {
     struct moving v = {0};
-    bool tied = m->head.data == m->embed.data;
+    bool tied = is_tied(m);
     enum pawl_status st;
 
     if (!dev->ops->available) return PAWL_OK;
     for (int l = 0; l < m->spec.layers; l++) add_layer(&v, &m->layers[l], &m->spec);
     add(&v, &m->final_norm, (size_t)m->spec.C * sizeof(float));
-    add_weight(&v, &m->embed);
+    if (!m->embed_on_host) add_weight(&v, &m->embed);
     if (!tied) add_weight(&v, &m->head);
     for (size_t i = 0; i < v.n; i++) arena_reserve(&m->placed, "weights", v.items[i].bytes, v.items[i].pointer);
     if ((st = dev_arena_alloc(dev, &m->placed, err)) != PAWL_OK) goto done;

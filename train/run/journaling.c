@@ -24,6 +24,11 @@ struct journaling {
     int64_t skipped, handed_over; /* steps in a row that found the writer busy; commits */
     bool said_slow;
     int64_t failures;        /* of the writer, as last seen */
+    struct {
+        bool waits;          /* for the device, which still copies it into the staging buffer */
+        struct journal_at at;
+        char *state;
+    } next;
 };
 
 size_t journaling_bytes(const struct config *c, int64_t n)
@@ -52,6 +57,7 @@ void journaling_close(struct journaling *j)
 {
     if (!j) return;
     journal_close(j->journal);
+    free(j->next.state);
     free(j);
 }
 
@@ -97,12 +103,39 @@ static void follow(struct trainer *t, struct journal_status s)
     j->failures = s.failures;
 }
 
+/* The staging buffer holds the state: it is the writer's from here on. */
+static void commit(struct trainer *t, struct journal_at at, const char *state)
+{
+    struct journaling *j = t->journaling;
+    size_t bytes = (size_t)t->lora.n * sizeof *t->theta;
+    struct journal_part staged[3];
+
+    for (int i = 0; i < 3; i++) staged[i] = (struct journal_part){(char *)t->staging + (size_t)i * bytes, bytes};
+    journal_commit(j->journal, at, staged, 3, state);
+    j->handed = j->tried = time_now();
+    j->handed_over++;
+}
+
+void journaling_copied(struct trainer *t)
+{
+    struct journaling *j = t->journaling;
+    struct err failed;
+
+    if (!j || !j->next.waits) return;
+    dev_copied_out(t->dev);
+    j->next.waits = false;
+    if (dev_check(t->dev, &failed) == PAWL_OK) commit(t, j->next.at, j->next.state); /* else the next step says so */
+    free(j->next.state);
+    j->next.state = NULL;
+}
+
 bool journaling_due(struct trainer *t)
 {
     struct journaling *j = t->journaling;
     struct journal_status s;
     bool due;
 
+    journaling_copied(t);
     if (!j->on) return false;
     s = journal_status(j->journal);
     follow(t, s);
@@ -124,32 +157,33 @@ void journaling_step(struct trainer *t, bool due)
 {
     struct journaling *j = t->journaling;
     size_t bytes = (size_t)t->lora.n * sizeof *t->theta;
-    struct journal_part staged[3];
     const float *from[] = {t->theta, t->m, t->v}; /* of one rank; of several, the whole is collected where it is needed */
     struct buf state = {0};
     struct err failed;
     char *staging = due ? journal_begin(j->journal) : NULL;
+    bool waits = false;
 
     if (!staging) {
         if (!j->on) journal_flush(j->journal);
         return;
     }
-    for (int i = 0; i < 3; i++) {
-        staged[i] = (struct journal_part){staging + (size_t)i * bytes, bytes};
-        if (t->share.size == 1) t->dev->ops->download(t->dev, staging + (size_t)i * bytes, from[i], bytes);
-    }
+    for (int i = 0; i < 3 && t->share.size == 1; i++) waits |= dev_copy_out(t->dev, staging + (size_t)i * bytes, from[i], bytes);
     if (dev_check(t->dev, &failed) != PAWL_OK) return; /* the next step says so */
     state_add(t, true, &state);
-    journal_commit(j->journal, here(t), staged, 3, state.data);
+    if (waits) {
+        j->next.waits = true, j->next.at = here(t), j->next.state = state.data;
+        return;
+    }
+    commit(t, here(t), state.data);
     buf_free(&state);
-    j->handed = j->tried = time_now();
-    j->handed_over++;
 }
 
 bool journaling_idle(struct trainer *t, double seconds)
 {
-    bool idle = journal_wait(t->journaling->journal, seconds);
+    bool idle;
 
+    journaling_copied(t);
+    idle = journal_wait(t->journaling->journal, seconds);
     follow(t, journal_status(t->journaling->journal));
     return idle;
 }
@@ -159,6 +193,7 @@ enum pawl_status journaling_lines(struct trainer *t, struct err *err)
     struct journal *j = t->journaling->journal;
     struct journal_status s;
 
+    journaling_copied(t);
     journal_wait(j, 1e9);
     journal_flush(j);
     journal_wait(j, 1e9);
@@ -183,6 +218,7 @@ bool journaling_now(struct trainer *t, double seconds)
 
     if (journal_order(j->begin, here(t)) == 0) return true;
     if (!j->on) return false;
+    journaling_copied(t);
     if (!journal_wait(j->journal, seconds)) return false;
     s = journal_status(j->journal);
     follow(t, s);

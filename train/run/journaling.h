@@ -17,8 +17,11 @@ void journaling_close(struct journaling *j); /* NULL is allowed */
 void journaling_line(struct trainer *t, const char *line, size_t len);
 /* Whether the step that is about to end will be handed over: then its hashes are wanted. */
 bool journaling_due(struct trainer *t);
-/* At the end of each step: hands the state over where due, else the lines; durable_step follows what the writer says, and so do messages. */
+/* At the end of each step: hands the state over where due, else the lines; durable_step follows what the writer says, and so do messages. A device with a memory of its own goes on
+ * meanwhile: the state is handed over by journaling_copied, or whatever else below comes first. */
 void journaling_step(struct trainer *t, bool due);
+/* Waits for the device to have copied the last step's state, and hands it over. Without a journal, or a copy under way: nothing. */
+void journaling_copied(struct trainer *t);
 /* Waits until the staging buffer is free, at most so many seconds: false where it is not. */
 bool journaling_idle(struct trainer *t, double seconds);
 /* Waits until all lines are durable: what a checkpoint of this state needs. */

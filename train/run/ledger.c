@@ -4,6 +4,7 @@
 #include "kernels/base/mem.h"
 #include "train/run/journaling.h"
 #include "train/run/prices.h"
+#include "train/run/memory.h"
 #include "train/run/record.h"
 #include "train/run/spot.h"
 #include "train/run/state.h"
@@ -233,7 +234,9 @@ void ledger_start(struct trainer *t, const struct resume *r)
             json_add_string(&b, other.data, other.len);
         }
     }
-    record_start(t, b.data ? b.data : "");
+    buf_adds(&b, ",\"memory\":");
+    memory_json(t, &b);
+    record_start(t, b.data);
     buf_free(&b);
     buf_free(&other);
 }

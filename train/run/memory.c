@@ -59,7 +59,7 @@ static void find_largest(const struct arena *a, const char **name, size_t *bytes
     }
 }
 
-static bool fits(const char *where, const struct arena *const *tables, int n, size_t weights, size_t budget, struct err *err)
+static bool fits(const char *where, const struct arena *const *tables, int n, size_t weights, size_t budget, const char *advice, struct err *err)
 {
     size_t need = weights, largest = weights;
     const char *name = "weights";
@@ -71,16 +71,36 @@ static bool fits(const char *where, const struct arena *const *tables, int n, si
     if (!budget || need <= budget) return true;
     if (err)
         err_set(err, PAWL_ENOMEM, "memory of %s: %.0f MiB are needed, %.0f MiB may be used; most takes \"%s\" with %.0f MiB (weights %.0f): %s", where, (double)need / 1048576,
-                (double)budget / 1048576, name, (double)largest / 1048576, (double)weights / 1048576, remedy_for(name));
+                (double)budget / 1048576, name, (double)largest / 1048576, (double)weights / 1048576, advice ? advice : remedy_for(name));
     return false;
 }
 
-bool memory_suffices(const struct trainer *t, struct err *err)
+/* Of the weights that the device holds. */
+static size_t weight_bytes(const struct trainer *t)
+{
+    return t->model->weight_bytes - (t->model->embed_on_host ? model_embed_bytes(t->model) : 0);
+}
+
+bool memory_suffices(const struct trainer *t, const char *advice, struct err *err)
 {
     const struct arena *tables[] = {&t->arena, &t->host};
     struct dev *dev = t->dev;
-    size_t limit = (size_t)t->cfg->memory_limit;
+    size_t limit = (size_t)t->cfg->memory_limit, weights = weight_bytes(t);
 
-    if (!dev->ops->available) return fits("this machine", tables, 2, t->model->weight_bytes, limit ? limit : host_available(), err);
-    return fits(dev->name, tables, 1, t->model->weight_bytes, limit ? limit : dev->ops->available(dev), err) && fits("this machine", tables + 1, 1, 0, host_available(), err);
+    if (!dev->ops->available) return fits("this machine", tables, 2, weights, limit ? limit : host_available(), advice, err);
+    return fits(dev->name, tables, 1, weights, limit ? limit : dev->ops->available(dev), advice, err) && fits("this machine", tables + 1, 1, 0, host_available(), NULL, err);
+}
+
+void memory_json(const struct trainer *t, struct buf *out)
+{
+    const struct arena *a = &t->arena;
+
+    buf_addf(out, "{\"weights\":%zu", weight_bytes(t));
+    for (int i = 0; i < a->nseg; i++) {
+        bool told = false;
+
+        for (int k = 0; k < i; k++) told |= !strcmp(a->seg[k].name, a->seg[i].name);
+        if (!told) buf_addf(out, ",\"%s\":%zu", a->seg[i].name, segment_bytes(a, a->seg[i].name));
+    }
+    buf_addc(out, '}');
 }

@@ -4,6 +4,7 @@
 #include "optim/adamw.h"
 #include "optim/clip.h"
 #include "optim/schedule.h"
+#include "train/run/journaling.h"
 #include "train/run/stop.h"
 
 #include <math.h>
@@ -86,6 +87,7 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
         }
         if (alone && !isfinite(*loss)) return bad_number(t, b, first, n, "loss", *loss, err);
         *row += n;
+        journaling_copied(t); /* its losses came after the last step's state */
         t->seconds_a_row = seconds_between(u.begin, time_now()) / n;
         if (t->store) store_touch(t->store);
     }
@@ -96,9 +98,18 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
 static uint64_t gradient_hash(const struct trainer *t)
 {
     struct range own = t->share.own;
-    const float *g = dev_fetch(t->dev, &t->arena, t->g + (own.begin - t->share.held.begin), (size_t)range_count(own) * sizeof *g);
+    const float *g = t->g + (own.begin - t->share.held.begin);
     uint64_t h = 0;
 
+    if (t->dev->ops->block_hashes) {
+        int64_t n = clip_blocks(range_count(own));
+        const uint64_t *of;
+
+        t->dev->ops->block_hashes(t->dev, t->hash_blocks, g, range_count(own), CLIP_BLOCK, (uint64_t)(own.begin / CLIP_BLOCK));
+        of = dev_fetch(t->dev, &t->arena, t->hash_blocks, (size_t)n * sizeof *of);
+        for (int64_t i = 0; i < n; i++) h += of[i];
+        return h;
+    }
 #pragma omp parallel for schedule(static) reduction(+ : h) num_threads(t->dev->threads)
     for (int64_t at = own.begin; at < own.end; at += CLIP_BLOCK)
         h += hash64((uint64_t)(at / CLIP_BLOCK), g + (at - own.begin), (size_t)(at + CLIP_BLOCK <= own.end ? CLIP_BLOCK : own.end - at) * sizeof *g);
@@ -132,6 +143,14 @@ enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *h
     return isfinite(out->norm) ? PAWL_OK : bad_number(t, b, 0, b->rows, "gradient norm", out->norm, err);
 }
 
+void step_waited(struct trainer *t, const struct batch *b, int64_t row, double seconds)
+{
+    struct range run = share_rows(t, b->rows);
+    int64_t rows = run.end - (row > run.begin ? row : run.begin);
+
+    if (t->dev->ops->available && rows > 0 && seconds / (double)rows > t->seconds_a_row) t->seconds_a_row = seconds / (double)rows;
+}
+
 double step_learning_rate(const struct trainer *t, int64_t step)
 {
     const struct config *c = t->cfg;
@@ -145,11 +164,15 @@ enum pawl_status step_update(struct trainer *t, int64_t step, double norm, struc
     const struct config *c = t->cfg;
     double rate = step_learning_rate(t, step), clip = clip_factor(norm, c->max_grad_norm);
     const struct adamw_options opt = {c->adam_beta1, c->adam_beta2, c->adam_epsilon, c->weight_decay};
-    struct adamw a = adamw_factors(&opt, step, rate, clip), b = a;
+    struct adamw a = adamw_factors(&opt, step, rate, clip), b;
     struct range held = t->share.held;
     size_t e = (size_t)dtype_info[t->dev->act].bytes;
 
-    if (c->loraplus_lr_ratio > 0) b = adamw_factors(&opt, step, rate * c->loraplus_lr_ratio, clip);
+    if (c->loraplus_lr_ratio <= 0) { /* every number by the same factors */
+        t->dev->ops->adamw(t->dev, t->theta, (char *)t->operand + (size_t)held.begin * e, t->m, t->v, t->g, range_count(held), &a);
+        return share_gather_operand(t, err);
+    }
+    b = adamw_factors(&opt, step, rate * c->loraplus_lr_ratio, clip);
     for (int i = 0; i < t->lora.pairs; i++) {
         const struct lora_pair *p = &t->lora.pair[i];
         const struct {

@@ -95,19 +95,23 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The limits of any micro-batch, of training or evaluation. */
-static struct rows_limits micro_limits(const struct trainer *t)
+/* The limits of any micro-batch of n rows, of training or evaluation. */
+static struct rows_limits limits_of(const struct trainer *t, int64_t n)
 {
-    struct rows_limits a = rows_limits(t->rows, t->cfg->micro_batch_size), b;
+    struct rows_limits a = rows_limits(t->rows, n), b;
 
     if (!t->eval_rows) return a;
-    b = rows_limits(t->eval_rows, t->eval_rows->opt.global_batch);
+    b = rows_limits(t->eval_rows, n);
     return (struct rows_limits){a.rows > b.rows ? a.rows : b.rows, larger(a.tokens, b.tokens), larger(a.supervised, b.supervised), larger(a.examples, b.examples)};
 }
 
-static void reserve(struct trainer *t, enum net_mode mode)
+static struct rows_limits micro_limits(const struct trainer *t)
 {
-    struct rows_limits limits = micro_limits(t);
+    return limits_of(t, t->cfg->micro_batch_size);
+}
+
+static void reserve(struct trainer *t, enum net_mode mode, struct rows_limits limits)
+{
     size_t bytes, staging;
     int longest = (int)larger(longest_example(t->data), longest_example(t->held_out));
 
@@ -124,24 +128,75 @@ static void reserve(struct trainer *t, enum net_mode mode)
     arena_reserve(&t->arena, "optimizer", bytes, &t->v);
     arena_reserve(&t->arena, "gradient", bytes, &t->g);
     arena_reserve(&t->arena, "gradient", (size_t)clip_blocks(t->lora.n) * sizeof(double), &t->norm_blocks);
+    if (t->dev->ops->block_hashes) arena_reserve(&t->arena, "gradient", (size_t)clip_blocks(t->lora.n) * sizeof *t->hash_blocks, &t->hash_blocks);
     share_reserve(t);
     t->staging = NULL;
     if (staging) arena_reserve(&t->host, "journal", staging, &t->staging);
     arena_reserve(&t->host, "batch", (size_t)limits.supervised * sizeof(float), &t->loss);
 }
 
+/* The ways to save memory, the cheapest first: the rows of an embedding are few to look up, computing each layer twice costs a third. */
+static bool find_room(struct trainer *t)
+{
+    static const struct {
+        bool host, checkpointed;
+    } ways[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+    struct model *m = t->model;
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (ways[i].host && (!t->dev->ops->available || !model_embed_bytes(m))) continue;
+        if (t->cfg->gradient_checkpointing != CONFIG_AUTO && ways[i].checkpointed != (t->cfg->gradient_checkpointing == CONFIG_ON)) continue;
+        m->embed_on_host = ways[i].host;
+        reserve(t, ways[i].checkpointed ? NET_TRAIN_CHECKPOINTED : NET_TRAIN, micro_limits(t));
+        if (!memory_suffices(t, NULL, NULL)) continue;
+        if (m->embed_on_host) log_info("the embedding stays in the memory of this machine: that of %s would not suffice", t->dev->name);
+        if (ways[i].checkpointed && t->cfg->gradient_checkpointing == CONFIG_AUTO) log_info("gradient checkpointing is on: memory would not suffice without it");
+        return true;
+    }
+    return false;
+}
+
+/* The settings that would make it fit, with the last way of find_room: to be freed. NULL: none of these would. Leaves a size table of other shapes. */
+static char *what_would_fit(struct trainer *t)
+{
+    const char *also = t->cfg->gradient_checkpointing == CONFIG_OFF ? "gradient_checkpointing: true" : NULL;
+    struct rows_limits one = limits_of(t, 1);
+
+    for (int64_t n = t->cfg->micro_batch_size;; n = (n + 1) / 2) {
+        reserve(t, NET_TRAIN_CHECKPOINTED, limits_of(t, n));
+        if (memory_suffices(t, NULL, NULL)) {
+            if (n == t->cfg->micro_batch_size) return also ? xasprintf("set %s", also) : NULL;
+            return xasprintf("set micro_batch_size: %lld%s%s", (long long)n, also ? " and " : "", also ? also : "");
+        }
+        if (n == 1) break;
+    }
+    for (int64_t length = t->cfg->sequence_len / 2; length >= 128; length /= 2) {
+        struct rows_limits part = one;
+
+        part.tokens = part.tokens < length ? part.tokens : length;
+        part.supervised = part.supervised < length ? part.supervised : length;
+        reserve(t, NET_TRAIN_CHECKPOINTED, part);
+        if (memory_suffices(t, NULL, NULL)) return xasprintf("set sequence_len: %lld, micro_batch_size: 1%s%s", (long long)length, also ? " and " : "", also ? also : "");
+    }
+    return NULL;
+}
+
 static enum pawl_status allocate(struct trainer *t, struct err *err)
 {
     enum pawl_status st;
 
-    reserve(t, t->cfg->gradient_checkpointing == CONFIG_ON ? NET_TRAIN_CHECKPOINTED : NET_TRAIN);
-    if (t->cfg->gradient_checkpointing == CONFIG_AUTO && !memory_suffices(t, NULL)) {
-        reserve(t, NET_TRAIN_CHECKPOINTED);
-        log_info("gradient checkpointing is on: memory would not suffice without it");
+    if (!find_room(t)) {
+        char *advice = what_would_fit(t);
+
+        reserve(t, t->cfg->gradient_checkpointing == CONFIG_OFF ? NET_TRAIN : NET_TRAIN_CHECKPOINTED, micro_limits(t));
+        if (!memory_suffices(t, advice, err)) st = err->status;
+        else st = err_set(err, PAWL_ENOMEM, "memory of %s: it was full a moment ago, and is not now: start again", t->dev->name);
+        free(advice);
+        return st;
     }
-    if (!memory_suffices(t, err)) return err->status;
     if ((st = model_place(t->model, t->dev, err)) != PAWL_OK) return st;
     if ((st = dev_arena_alloc(t->dev, &t->arena, err)) != PAWL_OK || (st = arena_alloc(&t->host, NULL, NULL, err)) != PAWL_OK) return st;
+    t->pinned = t->staging && t->dev->ops->pin && t->dev->ops->pin(t->dev, t->staging, journaling_bytes(t->cfg, t->lora.n));
     net_init(&t->net);
     t->net.operand = t->operand;
     share_place(t);
@@ -319,12 +374,15 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     struct step_record r = {.step = b->step, .learning_rate = step_learning_rate(t, b->step)};
     struct step_sums sums;
     bool due, chief = t->share.rank == 0;
+    int64_t row = t->at.row;
     enum pawl_status st;
 
     profile_begin_step(t->profile);
     if ((st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err)) != PAWL_OK) return st;
     due = chief && journaling_due(t);
-    if ((st = step_gradient(t, b, &due, &t->at.row_loss, &sums, err)) != PAWL_OK || (st = step_update(t, b->step, sums.norm, err)) != PAWL_OK) return st;
+    if ((st = step_gradient(t, b, &due, &t->at.row_loss, &sums, err)) != PAWL_OK) return st;
+    step_waited(t, b, row, seconds_between(begin, time_now()));
+    if ((st = step_update(t, b->step, sums.norm, err)) != PAWL_OK) return st;
     profile_end_step(t->profile);
     t->hash.step = due ? b->step : -1;
     t->hash.batch = b->hash;
@@ -618,6 +676,7 @@ static void trainer_close(struct trainer *t)
 {
     share_free(&t->share);
     loader_close(t->loader);
+    journaling_copied(t); /* into memory that is freed below */
     remoting_close(t->remoting);
     journaling_close(t->journaling);
     ledger_close(t->ledger);
@@ -628,6 +687,7 @@ static void trainer_close(struct trainer *t)
     micro_free(&t->micro);
     net_free(&t->net);
     dev_arena_free(t->dev, &t->arena);
+    if (t->pinned) t->dev->ops->unpin(t->dev, t->staging);
     arena_free(&t->host);
     lora_free(&t->lora);
     rows_free(t->rows);

@@ -67,8 +67,10 @@ struct trainer {
     float *whole[3];          /* (lora.n) theta, m, v on the host as share_collect left them: their places there where the run has one rank, else rank 0's staging; NULL elsewhere */
     int64_t whole_step;       /* that it was collected at; -1: it is not whole */
     double *norm_blocks;
+    uint64_t *hash_blocks;    /* of the gradient, where the device hashes it */
     float *loss;              /* of a micro-batch's supervised tokens */
     float *staging;           /* (3 n) where a journal commit waits; NULL without a journal */
+    bool pinned;              /* staging is, for copies from the device */
 
     /* Rank 0's, NULL on the others. */
     struct store *store;
