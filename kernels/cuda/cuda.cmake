@@ -45,3 +45,7 @@ if(PAWL_CUDA_FOUND)
   # C++'s library for what nvcc emits, rt and dl for the static runtime.
   target_link_libraries(pawl_kernels PUBLIC ${PAWL_CUDART} stdc++ ${CMAKE_DL_LIBS} rt)
 endif()
+
+# `cmake --build DIR --target pawl_bench_card`: what a device reaches by itself; scripts/bench/gpu.py measures a training against it.
+add_executable(pawl_bench_card EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/scripts/bench/card.c)
+target_link_libraries(pawl_bench_card PRIVATE pawl_kernels)

@@ -2,13 +2,18 @@
 """What one training step must move and compute on a card, kernel by kernel, from shapes alone (nothing here is measured).
 
     scripts/bench/roofline.py --config MODEL/config.json --tokens 2048 --rank 16 --base nf4
-    ... --bandwidth 4.8e12 --flops 800e12      a card's own figures, as gpu.sh measures them: adds the least time of each kernel
+    scripts/bench/roofline.py --shape qwen3-8b --tokens 4096 --length 2048 --card h200      a shape of shapes.py; the card's data sheet: adds the least time of each kernel
+    ... --bandwidth 4.1e12 --flops 700e12      the same with a card's own figures, copy_bytes and gemm_flops as gpu.sh measures them
 
 Bytes count each operand once (what stays in caches is free), operations are multiply-adds times two. The kernels are those of kernels/cuda; each line names its file.
 """
 import argparse
 import json
 
+import shapes
+
+# Bytes and dense bf16 operations a second, by NVIDIA's data sheets: bounds that no card reaches.
+CARDS = {"h200": (4.8e12, 989e12), "h100": (3.35e12, 989e12), "a100": (2.04e12, 312e12), "rtx4090": (1.01e12, 165e12)}
 BITS = {"bf16": 16, "nf4": 4 + 8 / 64 + 32 / 64 / 256, "q4_0": 4.5, "q4_1": 5, "q8_0": 8.5, "int8": 8}
 
 
@@ -17,7 +22,7 @@ def shapes_of(path):
         c = json.load(f)
     heads = c["num_attention_heads"]
     return dict(C=c["hidden_size"], F=c["intermediate_size"], H=heads, G=c.get("num_key_value_heads", heads), D=c.get("head_dim") or c["hidden_size"] // heads,
-                V=c["vocab_size"], L=c["num_hidden_layers"])
+                V=c["vocab_size"], L=c["num_hidden_layers"], qk_norm=c.get("model_type") == "qwen3")
 
 
 def linear(rows, name, count, T, N, K, r, bits):
@@ -47,13 +52,17 @@ def kernels(s, T, length, r, base, supervised):
     rows.append(("elementwise.cu   swiglu backward", L, 12 * T * F, 12 * T * F))
     rows.append(("head.cu          two GEMMs and the chunks between", 1, 2 * (V * C + 2 * S * C) * 2 + 12 * S * V, 4 * S * V * C))
     theta = r * L * sum(N + K for N, K in ((H * D, C), (G * D, C), (G * D, C), (C, H * D), (F, C), (F, C), (C, F)))
+    if s.get("qk_norm"):
+        rows.append(("norm.cu          of heads, backward", 2 * L, 5 * T * D * (H + G) * 2, 9 * T * D * (H + G)))
     rows.append(("flat.cu          sum_squares, adamw", 1, (4 + 28 + 2) * theta, 20 * theta))
     return rows
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--config", required=True, help="a Hugging Face config.json")
+    p.add_argument("--config", help="a Hugging Face config.json")
+    p.add_argument("--shape", choices=shapes.SHAPES)
+    p.add_argument("--card", choices=CARDS)
     p.add_argument("--tokens", type=int, default=2048, help="of a micro-batch")
     p.add_argument("--length", type=int, help="of an example (default: all tokens)")
     p.add_argument("--rank", type=int, default=16)
@@ -62,10 +71,15 @@ def main():
     p.add_argument("--bandwidth", type=float, help="bytes a second of the card")
     p.add_argument("--flops", type=float, help="bf16 operations a second of the card")
     a = p.parse_args()
+    if bool(a.config) == bool(a.shape):
+        p.error("expected --config or --shape")
+    if a.card:
+        a.bandwidth, a.flops = a.bandwidth or CARDS[a.card][0], a.flops or CARDS[a.card][1]
+    s = shapes_of(a.config) if a.config else {**shapes.SHAPES[a.shape], "qk_norm": shapes.SHAPES[a.shape]["family"] == "qwen3"}
     known = a.bandwidth and a.flops
     total_bytes = total_flops = total_time = 0
     print(f"{'kernel':52} {'calls':>6} {'MB a call':>10} {'GFLOP a call':>13} {'FLOP/byte':>10}" + (f" {'ms in all':>10}" if known else ""))
-    for name, calls, size, flops in kernels(shapes_of(a.config), a.tokens, a.length or a.tokens, a.rank, a.base, a.supervised):
+    for name, calls, size, flops in kernels(s, a.tokens, a.length or a.tokens, a.rank, a.base, a.supervised):
         time = calls * max(size / a.bandwidth, flops / a.flops) if known else 0
         total_bytes, total_flops, total_time = total_bytes + calls * size, total_flops + calls * flops, total_time + time
         print(f"{name:52} {calls:6} {size / 1e6:10.1f} {flops / 1e9:13.2f} {flops / size:10.1f}" + (f" {time * 1e3:10.3f}" if known else ""))
