@@ -41,6 +41,22 @@ refused "no example is left of 4 records: 4 too long" data/long.yaml --set trunc
 refused "data/nowhere.jsonl" data/text.yaml --set datasets.0.path=data/nowhere.jsonl
 refused "no field \"messages\"" data/text.yaml --set datasets.0.type=chat_template
 
+# The page: every token of the example with its id, what is learned marked, all text escaped, nothing loaded.
+printf '%s\n' '{"text": "<script>alert(1)</script> \"q\" \u0027 \u202eabc & \u00e9"}' >"$scratch/page.jsonl"
+"$pawl" data data/text.yaml --set datasets.0.path="$scratch/page.jsonl" --html "$scratch/page.html" >"$scratch/out" || fail "html: exit $?"
+page=$(cat "$scratch/page.html")
+counts=$(grep -o '[0-9]* tokens, [0-9]* supervised' "$scratch/page.html")
+[ "$(grep -o '<span class="t[" ]' "$scratch/page.html" | wc -l) tokens, $(grep -o '<span class="t s' "$scratch/page.html" | wc -l) supervised" = "$counts" ] || fail "html: other tokens than $counts"
+grep -q '<script\|<link\|<img\|src=\|url(\|@import\|http:' "$scratch/page.html" && fail "html: something that runs or is loaded"
+for piece in '&lt;' '&quot;' '&#39;' '&amp;' '\u202e' 'title="100 a"' 'prefers-color-scheme:dark' 'Nothing looks wrong'; do
+    [[ $page == *"$piece"* ]] || fail "html lacks $piece"
+done
+[[ $page == *$'\xe2\x80\xae'* ]] && fail "html: a character that turns the text around it"
+"$pawl" data data/text.yaml --html - >"$scratch/page.html" || fail "html on stdout: exit $?"
+[[ $(head -1 "$scratch/page.html") == '<!doctype html>' && $(tail -1 "$scratch/page.html") == '</html>' ]] || fail "html on stdout has more than the page"
+grep -q 'data/text.jsonl line 4, 5, 10' "$scratch/page.html" || fail "html: no lines of findings"
+refused "$scratch/none/page.html: cannot be written" data/text.yaml --html "$scratch/none/page.html"
+
 json=$("$pawl" data data/roles.yaml --json) || fail "json: exit $?"
 for key in '"examples":7,' '"supervised":24,' '"empty_masks":1,' '"name":"role_order","error":false,"count":3,"places":[{"file":"data/roles.jsonl","line":2}' '"steps":4,' '"held_out":null}'; do
     [[ $json == *"$key"* ]] || fail "json lacks $key: $json"

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TEXT PAWL_TESTS "/golden/text/"
 
@@ -133,6 +134,96 @@ static void gguf_metadata(void **state)
     assert_int_equal(tokenizer_id(t, "<|im_end|>", 10), 2);
     assert_int_equal(tokenizer_id(t, "<|no_such|>", 11), -1);
     tokenizer_close(t);
+}
+
+/* A copy of smollm.gguf, which has no tensors, with another name of a pre-tokenizer. */
+static char *gguf_with_pre(const char *name)
+{
+    static const char key[] = "tokenizer.ggml.pre";
+    char *from = xstrdup(TEXT "smollm.gguf"), *to = xasprintf("/tmp/pawl-pre-%d.gguf", (int)getpid());
+    FILE *f = fopen(from, "rb");
+    char data[65536];
+    size_t len = fread(data, 1, sizeof data, f);
+    char *value = (char *)memmem(data, len, key, sizeof key - 1) + sizeof key - 1 + 4; /* behind the key and its type: length and text */
+    uint64_t old, n = strlen(name);
+
+    fclose(f);
+    memcpy(&old, value, 8);
+    f = fopen(to, "wb");
+    fwrite(data, 1, (size_t)(value - data), f);
+    fwrite(&n, 8, 1, f);
+    fwrite(name, 1, n, f);
+    fwrite(value + 8 + old, 1, len - (size_t)(value - data) - 8 - old, f);
+    fclose(f);
+    free(from);
+    return to;
+}
+
+/* All names of llama.cpp's src/llama-vocab.cpp for vocabularies in bytes, but those of encoders that add separators. No text is lost in any. */
+static void every_pretokenizer_opens(void **state)
+{
+    static const char *const names[] = {
+        "a.x-4.0", "afmoe", "bailingmoe", "bailingmoe2", "bloom", "chameleon", "chatglm-bpe", "codeshell", "cohere2moe", "command-r", "dbrx", "deepseek-coder", "deepseek-llm", "deepseek-r1-qwen",
+        "deepseek-v3", "default", "exaone", "exaone-moe", "exaone4", "f2llmv2", "falcon", "falcon-h1", "falcon3", "gigachat", "glm4", "glm5", "gpt-2", "gpt-4o", "gpt3-finnish", "granite-docling",
+        "granite-embed-multi-97m", "grok-2", "hunyuan", "hunyuan-dense", "hy_v4", "jais", "jais-2", "jina-de", "jina-es", "jina-v2-de", "jina-v2-es", "joyai-llm", "kanana2", "kimi-k2",
+        "kormo", "laguna", "lfm2", "llada-moe", "llama-bpe", "llama-v3", "llama3", "llama4", "megrez", "mellum", "mellum2", "midm-2.0", "minerva-7b", "minicpm5", "minimax-m2", "modern-bert", "mpt", "olmo", "phi-2", "pixtral",
+        "poro-chat", "qwen2", "qwen35", "refact", "seed-coder", "smaug-bpe", "smollm", "solar-open", "spark2_5", "stablelm2", "starcoder", "superbpe", "talkie", "tekken", "tiny_aya", "trillion",
+        "ufakzeka", "viking", "youtu",
+    };
+    static const char text[] = "Hello  there, I'll \u00fcn\u00efc\u00f6d\u00e9 \u1f7d\u03ce \u4f60\u597d\u3002\uc548\ub155 \u0e2a\u0e27\n\n  1234567 x=3.14\r\n don't; the 2nd \U0001F600!  ";
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = gguf_with_pre(names[i]);
+        struct tokenizer *t = NULL;
+        struct tokens tokens = {0};
+        struct buf out = {0};
+        struct err err = {0};
+
+        if (tokenizer_open(&t, path, &err) != PAWL_OK) fail_msg("%s: %s", names[i], err.text);
+        encode(t, text, strlen(text), 0, &tokens);
+        tokenizer_decode(t, tokens.ids, tokens.n, 0, &out);
+        if (strcmp(out.data, text) != 0) fail_msg("%s: other text than before", names[i]);
+        unlink(path);
+        free(path);
+        tokens_free(&tokens);
+        buf_free(&out);
+        tokenizer_close(t);
+    }
+    char *path = gguf_with_pre("no-such");
+    struct tokenizer *t = NULL;
+    struct err err = {0};
+    assert_int_equal(tokenizer_open(&t, path, &err), PAWL_EINVAL);
+    assert_non_null(strstr(err.text, "\"no-such\" is no pre-tokenizer that pawl knows"));
+    unlink(path);
+    free(path);
+}
+
+/* Only what comes from the first character of the text gets the mark of `prepend_scheme: first`, also where NFKC made several characters of it, and of the
+ * next one as well. Ids by the tokenizers library. */
+static void the_first_character_is_one(void **state)
+{
+    static const char source[] =
+        "{\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},"
+        "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"first\",\"split\":true}]},"
+        "\"added_tokens\":[{\"id\":5,\"content\":\"ab\",\"normalized\":true,\"special\":false}],"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"\u2581\":0,\"1\":1,\"2\":2,\"\u2044\":3,\"\u25811\":4,\"ab\":5},\"merges\":[[\"\u2581\",\"1\"]]}}";
+    static const struct { const char *text; int32_t ids[8]; size_t n; } cases[] = {
+        {"\u2460\u2460", {4, 1}, 2}, {"\u00bd\u00bd", {4, 0, 3, 0, 2, 1, 3, 2}, 8}, {"ab\u2460", {5, 1}, 2}, {"\u2460ab\u2460", {4, 5, 1}, 3},
+    };
+    struct tokenizer *t = NULL;
+    struct json *j = NULL;
+    struct tokens tokens = {0};
+    struct err err = {0};
+
+    if (json_parse(&j, source, strlen(source), &err) != PAWL_OK || tokenizer_from_json(&t, json_root(j), &err) != PAWL_OK) fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        encode(t, cases[i].text, strlen(cases[i].text), 0, &tokens);
+        assert_int_equal(tokens.n, cases[i].n);
+        assert_memory_equal(tokens.ids, cases[i].ids, cases[i].n * sizeof *tokens.ids);
+    }
+    tokens_free(&tokens);
+    tokenizer_close(t);
+    json_free(j);
 }
 
 static void tokens_know_their_bytes(void **state)
@@ -279,7 +370,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
     refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"////fwAA\"}," MODEL "}", "cut off or damaged");
     refused("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}", "type UnicodeScripts is not supported");
     refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}," MODEL "}", "regular expression \"(\"");
-    refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL "}", "an intersection (&&) in brackets");
+    refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL "}", "an intersection (&&) without brackets");
     refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Sideways\"}," MODEL "}", "behavior Sideways");
     refused("{\"decoder\":{\"type\":\"WordPiece\"}," MODEL "}", "decoder: type WordPiece is not supported");
     refused("{\"post_processor\":{\"type\":\"Odd\"}," MODEL "}", "post_processor: type Odd is not supported");
@@ -331,7 +422,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(byte_level_bpe), cmocka_unit_test(added_tokens_and_normalizers), cmocka_unit_test(sentencepiece_bpe), cmocka_unit_test(unigram),
-        cmocka_unit_test(gguf_metadata), cmocka_unit_test(tokens_know_their_bytes), cmocka_unit_test(no_text_takes_quadratic_time),
+        cmocka_unit_test(gguf_metadata), cmocka_unit_test(every_pretokenizer_opens), cmocka_unit_test(the_first_character_is_one), cmocka_unit_test(tokens_know_their_bytes), cmocka_unit_test(no_text_takes_quadratic_time),
         cmocka_unit_test(threads_share_a_tokenizer), cmocka_unit_test(broken_text_is_named_by_byte), cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(the_hash_is_of_everything), cmocka_unit_test(a_stream_holds_back_half_characters),
     };

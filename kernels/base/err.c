@@ -1,5 +1,7 @@
 #include "kernels/base/err.h"
 
+#include "kernels/base/utf8.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +14,9 @@ enum pawl_status err_vset(struct err *err, enum pawl_status st, const char *fmt,
         /* What was found in a file may hold anything: the text stays one line, and says nothing to a terminal. */
         for (char *c = err->text; *c; c++)
             if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
+        /* Nor does it end in half a character where a long name was cut: what is JSON later must be UTF-8. */
+        size_t len = strlen(err->text);
+        for (size_t at = 0; (at += utf8_valid(err->text + at, len - at)) < len;) err->text[at] = '?';
     }
     return st;
 }

@@ -21,7 +21,8 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 # What is not the same, and why: (pattern of the source, what happens here: "renders", "refuses" or "text", reason)
 KNOWN = [
     (r"big\b|922337203685|\*\* ?\(?64|h\) // |h\) % ", "any", "integers are 64 bits; larger ones are kept as their text, printed and compared, not computed with"),
-    (r"\|(striptags|urlize|wordwrap|random)\b|lipsum", "refuses", "filters and functions that make HTML, wrap lines or draw lots are not there, and said so by name"),
+    (r"\|(urlize|random)\b|lipsum", "refuses", "filters and functions that make HTML or draw lots are not there, and said so by name"),
+    (r"\|striptags", "refuses", "of HTML's entities those of XML and numbers are known"),
     (r"\.(encode|hex|as_integer_ratio|bit_length|is_integer|conjugate|translate|maketrans|fromhex|isdisjoint|mapping)\(|__class__|\.real\b|\.imag\b|\.numerator\b|\)\.(start|stop|step)\b|\.catch_|caller\.", "any", "Python's attributes of numbers, ranges, bytes and views are not there"),
     (r"range\(|big\)", "any", "a range keeps its elements, not its bounds: it is printed with the nearest bounds, and cannot be counted"),
     (r"\(-2\) \*\* ", "text", "Jinja2 writes a negative constant without brackets before **: (-2) ** 0 is -1 there"),

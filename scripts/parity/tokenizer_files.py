@@ -58,6 +58,7 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 CL100K = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 O200K = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 DEEPSEEK = [r"[\r\n]", r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-Ֆ]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", r"[一-龥ࠀ-一가-퟿]+"]
+KIMI = r"\p{Han}+|" + O200K.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").replace("/]*", "]*")
 B = "isolated removed merged_with_previous merged_with_next contiguous".split()
 
 
@@ -77,7 +78,7 @@ BYTE_LEVEL = {  # pre-tokenizers of byte-level BPE
     "chameleon": P.Sequence([split("\\s+", "merged_with_next"), BL(False, True)]), "delimiter": P.Sequence([P.CharDelimiterSplit("a"), BL()]),
     "letters": P.Sequence([split("\\p{Lu}", "merged_with_next"), BL()]), "posix": P.Sequence([split("[[:alpha:]]+|[[:digit:]]+|[[:space:]]+"), BL()]), "hex": P.Sequence([split("\\h+|\\x{4e00}|\\u0061"), BL()]),
     "possessive": P.Sequence([split("\\p{L}++|\\s*+\\n|\\d{1,3}(?=(?:\\d{3})*\\b)"), BL()]), "lookbehind": P.Sequence([split("(?<=[a-z])(?=[A-Z])|(?<!\\d)\\d"), BL()]), "anchors": P.Sequence([split("^\\s+|\\s+$|\\bthe\\b|\\Aa|b\\z|\\Z"), BL()]),
-    "intersection": P.Sequence([split("[\\w&&[^\\d_]]+"), BL()]), "named": P.Sequence([split("(?<q>['\"]).*?\\k<q>"), BL()]), "dot": P.Sequence([split("a.b|x(?m:.)y|\\X"), BL()]), "scripts": P.Sequence([split("\\p{Han}+|\\p{Hiragana}+|\\p{Greek}+|\\p{Cyrillic}+"), BL()]),
+    "intersection": P.Sequence([split("[\\p{L}\\p{N}&&[^\\p{Nd}a-f]]+|[^\\p{L}&&[^\\s]]+"), BL()]), "kimi": P.Sequence([split(KIMI), BL()]), "named": P.Sequence([split("(?<q>['\"]).*?\\k<q>"), BL()]), "dot": P.Sequence([split("a.b|x(?m:.)y|\\X"), BL()]), "scripts": P.Sequence([split("\\p{Han}+|\\p{Hiragana}+|\\p{Greek}+|\\p{Cyrillic}+"), BL()]),
     **{f"split-{b}": P.Sequence([split("\\s", b), BL()]) for b in B}, **{f"split-inverted-{b}": P.Sequence([split("\\p{L}+", b, True), BL()]) for b in B},
     **{f"split-string-{b}": P.Sequence([P.Split(" ", b), BL()]) for b in B}, **{f"split-empty-{b}": P.Sequence([split("(?=[A-Z])", b), BL()]) for b in B}, **{f"punctuation-{b}": P.Sequence([P.Punctuation(b), BL()]) for b in B},
     "bert": P.Sequence([P.BertPreTokenizer(), BL()]), "unicodescripts": P.Sequence([P.UnicodeScripts(), BL()]), "none": None,

@@ -9,6 +9,7 @@
 #include "train/config/locate.h"
 #include "train/data/batch.h"
 #include "train/data/dataset.h"
+#include "train/data/page.h"
 #include "train/data/rows.h"
 #include "train/data/show.h"
 #include "train/model/spec.h"
@@ -22,6 +23,7 @@
 
 #define BAR 40       /* columns of the longest bar of the histogram */
 #define SHOWN 400    /* tokens of an example that are shown */
+#define PAGE_SHOWN 4000 /* on a page */
 
 /* What a run would train on. */
 struct view {
@@ -257,6 +259,25 @@ static void print_view(const struct view *v, int64_t shown)
     print_examples(v, shown);
 }
 
+/* --- for a browser */
+
+static enum pawl_status write_page(const struct view *v, const char *title, int64_t shown, const char *path, struct err *err)
+{
+    const struct page page = {
+        .title = title, .train = v->train, .held_out = v->held_out, .rows = v->rows, .tokenizer = v->tokenizer,
+        .verdict = v->verdict.status == PAWL_OK ? NULL : v->verdict.text, .examples = shown, .tokens = PAGE_SHOWN,
+    };
+    struct buf html = {0};
+    FILE *f = strcmp(path, "-") ? fopen(path, "w") : stdout;
+
+    if (!f) return err_sys(err, "%s: cannot be written", path);
+    page_document(&html, &page);
+    bool good = fwrite(html.data, 1, html.len, f) == html.len;
+    buf_free(&html);
+    if ((f == stdout ? fflush(f) : fclose(f)) != 0 || !good) return err_sys(err, "%s: cannot be written", path);
+    return PAWL_OK;
+}
+
 /* --- rows in the order of training */
 
 static void dump_row(struct buf *out, const struct batch *b, int row)
@@ -303,12 +324,13 @@ static enum pawl_status dump(const struct rows *rows, const char *path, int64_t 
 static int inspect(int argc, char **argv)
 {
     struct cli_list sets = {0};
-    const char *dump_to = NULL;
+    const char *dump_to = NULL, *html = NULL;
     int64_t shown = 3, steps = 0;
     bool json = false;
     const struct cli_option options[] = {
         {"set", 0, CLI_LIST, &sets, "KEY=VALUE", "override a key; repeatable; datasets.0.path=F for nested ones", 0, 0},
         {"show", 'n', CLI_INT, &shown, "N", "examples to show with token borders and mask (3)", 0, 1e9},
+        {"html", 0, CLI_STRING, &html, "FILE", "write it all as one page for a browser, examples with token borders, ids and mask; - is stdout, with nothing else there", 0, 0},
         {"dump", 0, CLI_STRING, &dump_to, "FILE", "write the rows as JSON lines in the order of training: step, row, ids, labels_mask, and cu where packed; - is stdout", 0, 0},
         {"steps", 0, CLI_INT, &steps, "N", "steps to dump (all)", 1, 1e15},
         {0},
@@ -316,7 +338,7 @@ static int inspect(int argc, char **argv)
     const struct cli_spec spec = {
         "data", "RUN.yaml", "What a run would train on: counts, lengths, rows, steps, what looks wrong in the data, and its first examples.\n"
         "pawl data tokenize and pawl data render (each with --help) show what a model's tokenizer and chat template make of lines on stdin.",
-        "pawl data run.yaml --show 5", options, 1, 1, &json,
+        "pawl data run.yaml --show 50 --html data.html", options, 1, 1, &json,
     };
     struct view v = {0};
     struct err err = {0};
@@ -325,12 +347,14 @@ static int inspect(int argc, char **argv)
 
     if (rc != CLI_RUN) goto done;
     if ((st = view_open(&v, argv[0], &sets, &err)) == PAWL_OK && dump_to && v.rows) st = dump(v.rows, dump_to, steps, &err);
+    if (st == PAWL_OK && html) st = write_page(&v, argv[0], shown, html, &err);
     if (st != PAWL_OK) {
         rc = cli_fail(&err);
         goto done;
     }
-    if (json) print_json(&v);
-    else if (!dump_to || strcmp(dump_to, "-")) print_view(&v, shown);
+    bool taken = (html && strcmp(html, "-") == 0) || (dump_to && strcmp(dump_to, "-") == 0); /* stdout */
+    if (json && !taken) print_json(&v);
+    else if (!taken) print_view(&v, html ? 0 : shown);
     rc = v.verdict.status == PAWL_OK ? 0 : cli_fail(&v.verdict);
 done:
     view_close(&v);

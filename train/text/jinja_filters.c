@@ -1,24 +1,11 @@
-/* {{ value|filter(arguments) }} */
-#include "train/text/jinja_eval.h"
-
-#include "kernels/base/utf8.h"
-#include "train/text/unicode.h"
+/* {{ value|filter(arguments) }}, but for those that work on text (jinja_filters_text.c) */
+#include "train/text/jinja_filters.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct jv filter_fn(struct jev *e, struct jv v, const struct jargs *a);
-
-static struct jv text(struct jev *e, struct jv v, const char *method, const struct jargs *a)
-{
-    struct jv s = jstr(e, v);
-
-    s.kind = 0;
-    return jmethod_of(s, method, strlen(method))->call(e, s, a);
-}
 
 static const struct jargs no_arguments = {0};
 static struct jv f_float(struct jev *e, struct jv v, const struct jargs *a);
@@ -44,225 +31,7 @@ static struct jv part(struct jev *e, struct jv v, struct jv path)
 static struct jv key_of(struct jev *e, struct jv v, struct jv attribute, bool case_sensitive)
 {
     if (attribute.type != JV_NONE) v = part(e, v, attribute);
-    return v.type == JV_STRING && !case_sensitive ? text(e, v, "lower", &no_arguments) : v;
-}
-
-/* ---- strings ---- */
-
-static struct jv f_lower(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "lower", &no_arguments); }
-static struct jv f_upper(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "upper", &no_arguments); }
-static struct jv f_capitalize(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "capitalize", &no_arguments); }
-static struct jv f_trim(struct jev *e, struct jv v, const struct jargs *a) { return text(e, v, "strip", a); }
-static struct jv f_string(struct jev *e, struct jv v, const struct jargs *a) { return jstr(e, v); }
-
-static struct jv f_center(struct jev *e, struct jv v, const struct jargs *a)
-{
-    struct jv width = jv_int(jarg_int(e, a, 0, "width", 80));
-
-    return text(e, v, "center", &(struct jargs){.at = &width, .n = 1});
-}
-
-static struct jv f_replace(struct jev *e, struct jv v, const struct jargs *a)
-{
-    struct jv list[3] = {jstr(e, jarg(a, 0, "old", jv_string("", 0))), jstr(e, jarg(a, 1, "new", jv_string("", 0))), jarg(a, 2, "count", jv_none())};
-
-    return text(e, v, "replace", &(struct jargs){.at = list, .n = list[2].type == JV_NONE ? 2 : 3});
-}
-
-static struct jv f_safe(struct jev *e, struct jv v, const struct jargs *a)
-{
-    v = jstr(e, v);
-    v.kind = 1;
-    return v;
-}
-
-static struct jv f_escape(struct jev *e, struct jv v, const struct jargs *a)
-{
-    static const char from[] = "&<>'\"";
-    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-
-    if (v.type == JV_STRING && v.kind == 1) return v;
-    v = jstr(e, v);
-    size_t begin = jtext_begin(e);
-    for (uint32_t i = 0; i < v.len; i++) {
-        const char *k = v.s[i] ? strchr(from, v.s[i]) : NULL;
-        if (k != NULL) buf_adds(e->out, to[k - from]);
-        else buf_addc(e->out, v.s[i]);
-    }
-    v = jtext_end(e, begin);
-    v.kind = 1;
-    return v;
-}
-
-static struct jv f_forceescape(struct jev *e, struct jv v, const struct jargs *a)
-{
-    v = jstr(e, v);
-    v.kind = 0;
-    return f_escape(e, v, a);
-}
-
-/* First letters of words are capitals; words begin behind white space and - ( { [ <. */
-static struct jv f_title(struct jev *e, struct jv v, const struct jargs *a)
-{
-    bool begins = true;
-
-    v = jstr(e, v);
-    size_t begin = jtext_begin(e);
-    for (size_t i = 0, n; i < v.len; i += n) {
-        uint32_t cp = 0;
-        n = jv_offset(v.s + i, v.len - i, 1);
-        utf8_decode(v.s + i, n, &cp);
-        bool between = jv_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
-        struct jv c = text(e, jv_string(v.s + i, n), begins ? "upper" : "lower", &no_arguments);
-        buf_add(e->out, c.s, c.len);
-        begins = between;
-    }
-    return jtext_end(e, begin);
-}
-
-static struct jv f_indent(struct jev *e, struct jv v, const struct jargs *a)
-{
-    struct jv width = jarg(a, 0, "width", jv_int(4)), indent = width;
-    bool first = jv_truth(jarg(a, 1, "first", jv_bool(false))), blank = jv_truth(jarg(a, 2, "blank", jv_bool(false)));
-
-    if (v.type != JV_STRING) jfail(e, "indent: a string is expected, not %s", jv_type_name(v));
-    if (width.type != JV_STRING) indent = jbinary(e, JOP_MUL, jv_string(" ", 1), width);
-    v = jconcat(e, jstr(e, v), jv_string("\n", 1));
-    struct jv lines = text(e, v, "splitlines", &no_arguments);
-    size_t begin = jtext_begin(e);
-    for (uint32_t i = 0; i < lines.list->n; i++) {
-        struct jv line = lines.list->items[i];
-        if (i > 0) buf_addc(e->out, '\n');
-        if (i == 0 ? first : blank || line.len > 0) buf_add(e->out, indent.s, indent.len);
-        buf_add(e->out, line.s, line.len);
-        jsteps(e, 1);
-        if (e->out->len > JINJA_MAX_OUTPUT) jfail(e, "a string of more than 256 MiB");
-    }
-    return jtext_end(e, begin);
-}
-
-static struct jv f_truncate(struct jev *e, struct jv v, const struct jargs *a)
-{
-    int64_t length = jarg_int(e, a, 0, "length", 255), leeway = jarg_int(e, a, 3, "leeway", 5);
-    bool killwords = jv_truth(jarg(a, 1, "killwords", jv_bool(false)));
-    struct jv end = jstr(e, jarg(a, 2, "end", jv_string("...", 3)));
-    int64_t tail = (int64_t)jv_length(end.s, end.len);
-
-    if (length < tail || leeway < 0) jfail(e, "expected length >= %lld, got %lld", (long long)tail, (long long)length);
-    if (jinteger(jfilter(e, "length", v, &no_arguments)) <= length + leeway) return v;
-    if (v.type != JV_STRING) jfail(e, "truncate: a string is expected, not %s", jv_type_name(v));
-    size_t cut = jv_offset(v.s, v.len, (size_t)(length - tail));
-    if (!killwords) {
-        size_t space = cut;
-        while (space > 0 && v.s[space - 1] != ' ') space--;
-        if (space > 0) cut = space - 1;
-    }
-    return jconcat(e, jv_string(v.s, cut), end);
-}
-
-static void add_quoted(struct jev *e, struct jv v, bool query)
-{
-    v = jstr(e, v);
-    for (uint32_t i = 0; i < v.len; i++) {
-        unsigned char c = (unsigned char)v.s[i];
-        bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c != 0 && strchr(query ? "_.-~" : "_.-~/", c) != NULL);
-        if (plain) buf_addc(e->out, (char)c);
-        else if (query && c == ' ') buf_addc(e->out, '+');
-        else buf_addf(e->out, "%%%02X", c);
-    }
-}
-
-/* Of a string; of a mapping or pairs a query: a=1&b=2. */
-static struct jv f_urlencode(struct jev *e, struct jv v, const struct jargs *a)
-{
-    struct jv_list *pairs = v.type == JV_LIST || v.type == JV_UNDEFINED ? jiterate(e, v) : NULL;
-
-    if (v.type == JV_DICT) pairs = jmethod_of(v, "items", 5)->call(e, v, &no_arguments).list;
-    size_t begin = jtext_begin(e);
-    if (pairs == NULL) add_quoted(e, v, false);
-    for (uint32_t i = 0; pairs != NULL && i < pairs->n; i++) {
-        struct jv_list *pair = jiterate(e, pairs->items[i]);
-        if (pair->n != 2) jfail(e, "urlencode: pairs are expected, found %u values", pair->n);
-        if (i > 0) buf_addc(e->out, '&');
-        add_quoted(e, pair->items[0], true);
-        buf_addc(e->out, '=');
-        add_quoted(e, pair->items[1], true);
-    }
-    return jtext_end(e, begin);
-}
-
-static struct jv f_xmlattr(struct jev *e, struct jv v, const struct jargs *a)
-{
-    bool space = jv_truth(jarg(a, 0, "autospace", jv_bool(true)));
-
-    if (v.type != JV_DICT) jfail(e, "'%s' object has no attribute 'items'", jv_type_name(v));
-    size_t begin = jtext_begin(e);
-    for (uint32_t i = 0; i < v.dict->n; i++) {
-        struct jv key = jstr(e, v.dict->keys[i]), value = v.dict->values[i];
-        if (value.type == JV_NONE || value.type == JV_UNDEFINED) continue;
-        for (uint32_t k = 0; k < key.len; k++)
-            if (key.s[k] == 0 || strchr(" \t\n\r\f\v/>=", key.s[k]) != NULL) jfail(e, "Invalid character in attribute name: '%.*s'", (int)(key.len < 100 ? key.len : 100), key.s);
-        struct jv name = jfilter(e, "escape", key, &no_arguments), what = jfilter(e, "escape", value, &no_arguments);
-        if (space || e->out->len > begin) buf_addc(e->out, ' ');
-        buf_add(e->out, name.s, name.len);
-        buf_adds(e->out, "=\"");
-        buf_add(e->out, what.s, what.len);
-        buf_addc(e->out, '"');
-    }
-    return jtext_end(e, begin);
-}
-
-static struct jv f_filesizeformat(struct jev *e, struct jv v, const struct jargs *a)
-{
-    static const char letters[] = "kMGTPEZY";
-    bool binary = jv_truth(jarg(a, 0, "binary", jv_bool(false)));
-    double base = binary ? 1024 : 1000, bytes = f_float(e, v, &(struct jargs){.at = &(struct jv){.type = JV_FLOAT, .f = NAN}, .n = 1}).f;
-    char out[64];
-    int i = 0;
-
-    if (isnan(bytes)) jfail(e, "filesizeformat: a number is expected, not %s", jv_type_name(v));
-    if (bytes == 1) return jv_string("1 Byte", 6);
-    if (bytes < base) snprintf(out, sizeof out, "%.0f Bytes", trunc(bytes) + 0.0);
-    else {
-        for (bytes /= base; bytes >= base && i < 7; i++) bytes /= base;
-        snprintf(out, sizeof out, "%.1f %c%sB", bytes, binary && i == 0 ? 'K' : letters[i], binary ? "i" : "");
-    }
-    return jv_copy_string(&e->pool, out, strlen(out));
-}
-
-/* Runs of letters, digits and underscores. */
-static struct jv f_wordcount(struct jev *e, struct jv v, const struct jargs *a)
-{
-    int64_t words = 0;
-    bool inside = false;
-
-    v = jstr(e, v);
-    jsteps(e, v.len / 8);
-    for (size_t i = 0, n; i < v.len; i += n) {
-        uint32_t cp = 0;
-        n = (size_t)utf8_decode(v.s + i, v.len - i, &cp);
-        bool word = cp == '_' || (unicode_class_of(cp) & (UC_LETTER | UC_NUMBER)) != 0; /* Python's \w has no marks */
-        words += word && !inside;
-        inside = word;
-    }
-    return jv_int(words);
-}
-
-static struct jv f_format(struct jev *e, struct jv v, const struct jargs *a)
-{
-    struct jv args = a->n_named > 0 ? jv_new_dict(&e->pool, a->n_named) : jv_new_list(&e->pool, JV_A_TUPLE, a->n);
-
-    for (uint32_t i = 0; a->n_named == 0 && i < a->n; i++) jpush(e, args, a->at[i]);
-    for (uint32_t i = 0; i < a->n_named; i++) jv_put(&e->pool, args, jv_string(a->named[i].name, strlen(a->named[i].name)), a->named[i].value);
-    return jformat_percent(e, jstr(e, v), args);
-}
-
-static struct jv f_pprint(struct jev *e, struct jv v, const struct jargs *a)
-{
-    struct buf b = {0};
-
-    jv_add_repr(&b, v);
-    return jtake(e, &b);
+    return v.type == JV_STRING && !case_sensitive ? jfilter(e, "lower", v, &no_arguments) : v;
 }
 
 /* ---- JSON ---- */
@@ -560,7 +329,7 @@ static struct jv f_sort(struct jev *e, struct jv v, const struct jargs *a)
     bool reverse = jv_truth(jarg(a, 0, "reverse", jv_bool(false))), sensitive = jv_truth(jarg(a, 1, "case_sensitive", jv_bool(false)));
     struct jv attribute = jarg(a, 2, "attribute", jv_none()), out = copy_of(e, jiterate(e, v), JV_A_LIST), keys = jv_new_list(&e->pool, JV_A_LIST, out.list->n);
     bool several = attribute.type == JV_STRING && memchr(attribute.s, ',', attribute.len) != NULL;
-    struct jv names = several ? text(e, attribute, "split", &(struct jargs){.at = &(struct jv){.type = JV_STRING, .len = 1, .s = ","}, .n = 1}) : jv_new_list(&e->pool, JV_A_LIST, 1);
+    struct jv names = several ? jmethod_of(attribute, "split", 5)->call(e, attribute, &(struct jargs){.at = &(struct jv){.type = JV_STRING, .len = 1, .s = ","}, .n = 1}) : jv_new_list(&e->pool, JV_A_LIST, 1);
 
     if (!several) jpush(e, names, attribute);
     for (uint32_t i = 0; i < out.list->n; i++) { /* compared as lists: equal parts need no order */
@@ -759,33 +528,35 @@ static struct jv f_attr(struct jev *e, struct jv v, const struct jargs *a)
     return jattr(e, v, pool_strndup(&e->pool, name.s, name.len), name.len);
 }
 
-static const struct {
-    const char *name;
-    filter_fn *call;
-} filters[] = {
-    {"abs", f_abs}, {"attr", f_attr}, {"batch", f_batch}, {"capitalize", f_capitalize}, {"center", f_center}, {"count", f_length}, {"d", f_default},
-    {"default", f_default}, {"dictsort", f_dictsort}, {"e", f_escape}, {"escape", f_escape}, {"filesizeformat", f_filesizeformat}, {"first", f_first}, {"float", f_float},
-    {"forceescape", f_forceescape}, {"format", f_format}, {"from_json", f_from_json}, {"fromjson", f_from_json}, {"groupby", f_groupby}, {"indent", f_indent},
-    {"int", f_int}, {"items", f_items}, {"join", f_join}, {"last", f_last}, {"length", f_length}, {"list", f_list}, {"lower", f_lower}, {"map", f_map},
-    {"max", f_max}, {"min", f_min}, {"pprint", f_pprint}, {"reject", f_reject}, {"rejectattr", f_rejectattr}, {"replace", f_replace}, {"reverse", f_reverse},
-    {"round", f_round}, {"safe", f_safe}, {"select", f_select}, {"selectattr", f_selectattr}, {"slice", f_slice}, {"sort", f_sort}, {"string", f_string},
-    {"sum", f_sum}, {"title", f_title}, {"tojson", f_tojson}, {"trim", f_trim}, {"truncate", f_truncate}, {"unique", f_unique}, {"upper", f_upper},
-    {"urlencode", f_urlencode}, {"wordcount", f_wordcount}, {"xmlattr", f_xmlattr},
+static const struct jfilter filters[] = {
+    {"abs", f_abs}, {"attr", f_attr}, {"batch", f_batch}, {"count", f_length}, {"d", f_default}, {"default", f_default}, {"dictsort", f_dictsort}, {"first", f_first},
+    {"float", f_float}, {"from_json", f_from_json}, {"fromjson", f_from_json}, {"groupby", f_groupby}, {"int", f_int}, {"items", f_items}, {"join", f_join}, {"last", f_last},
+    {"length", f_length}, {"list", f_list}, {"map", f_map}, {"max", f_max}, {"min", f_min}, {"reject", f_reject}, {"rejectattr", f_rejectattr}, {"reverse", f_reverse},
+    {"round", f_round}, {"select", f_select}, {"selectattr", f_selectattr}, {"slice", f_slice}, {"sort", f_sort}, {"sum", f_sum}, {"tojson", f_tojson}, {"unique", f_unique},
+    {NULL, NULL},
 };
+
+static const struct jfilter *find(const char *name)
+{
+    for (const struct jfilter *f = filters; f->name != NULL; f++)
+        if (strcmp(f->name, name) == 0) return f;
+    for (const struct jfilter *f = jfilters_text; f->name != NULL; f++)
+        if (strcmp(f->name, name) == 0) return f;
+    return NULL;
+}
 
 bool jfilter_is(const char *name)
 {
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (strcmp(filters[i].name, name) == 0) return true;
-    return false;
+    return find(name) != NULL;
 }
 
 struct jv jfilter(struct jev *e, const char *name, struct jv v, const struct jargs *a)
 {
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (strcmp(filters[i].name, name) == 0) {
-            jsteps(e, 1);
-            return filters[i].call(e, v, a);
-        }
-    jfail(e, "No filter named '%.100s' found.", name);
+    const struct jfilter *f = find(name);
+
+    if (f == NULL && strcmp(name, "random") == 0) jfail(e, "the filter random is not supported: the same data would become other tokens each time");
+    if (f == NULL && strcmp(name, "urlize") == 0) jfail(e, "the filter urlize is not supported: it makes HTML, which no model's template does");
+    if (f == NULL) jfail(e, "No filter named '%.100s' found.", name);
+    jsteps(e, 1);
+    return f->call(e, v, a);
 }

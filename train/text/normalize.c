@@ -136,6 +136,17 @@ static bool inert(uint32_t cp, bool compat)
     return !(c & UC_MARK);                                     /* some vowel signs of class 0 join with their letter */
 }
 
+/* A character that changes but does not join with the one before: what it becomes begins with an inert one. */
+static bool begins_anew(uint32_t cp, utf8proc_option_t options, bool takes_apart)
+{
+    utf8proc_int32_t parts[32];
+    int last = 0;
+    options = (options & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE;
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, parts, 32, options, &last);
+
+    return n > 0 && n <= 32 && inert((uint32_t)parts[0], takes_apart);
+}
+
 /* Adds the normal form of [begin, end). Where it begins and ends like the text, places are exact; between, they are the first changed byte's. */
 static void add_form(struct piece *p, size_t begin, size_t end, utf8proc_option_t options)
 {
@@ -174,7 +185,7 @@ static void normal_form(struct piece *p, enum normalize_kind kind)
             continue;
         }
         size_t end = at + (size_t)n;
-        while (end < p->len && (n = utf8_decode(p->text + end, p->len - end, &cp)) > 1 && !inert(cp, takes_apart)) end += (size_t)n;
+        while (end < p->len && (n = utf8_decode(p->text + end, p->len - end, &cp)) > 1 && !inert(cp, takes_apart) && !begins_anew(cp, options[kind], takes_apart)) end += (size_t)n;
         if (before < kept) before = kept;
         piece_keep(p, kept, before);
         add_form(p, before, end, options[kind]);

@@ -25,6 +25,7 @@ struct translation {
     const char *p;
     size_t len, at;
     struct err *err;
+    int depth; /* of brackets within brackets */
 };
 
 static enum pawl_status refuse(const struct translation *t, const char *what)
@@ -83,10 +84,27 @@ static enum pawl_status add_escape(struct translation *t, struct buf *out, bool 
     return PAWL_OK;
 }
 
+static enum pawl_status add_class(struct translation *t, struct buf *out);
+
+/* && and the bracket behind it, from t->at on: PCRE2 has no intersections, so what is to be in both is asked for ahead. */
+static enum pawl_status add_intersection(struct translation *t, struct buf *ahead)
+{
+    t->at += 2;
+    if (t->at == t->len || t->p[t->at] != '[') return refuse(t, "an intersection (&&) without brackets behind it");
+    if (t->depth == 8) return refuse(t, "an intersection of more than 8 levels");
+    t->depth++;
+    buf_adds(ahead, "(?=");
+    enum pawl_status st = add_class(t, ahead);
+    buf_addc(ahead, ')');
+    t->depth--;
+    if (st == PAWL_OK && t->at < t->len && t->p[t->at] != ']' && t->p[t->at] != '&') st = refuse(t, "more behind an intersection (&&) in brackets");
+    return st;
+}
+
 /* Brackets, from t->at on. What is not \s or not \w stands beside the others there, which PCRE2 has no spelling for: [^\W\d] is "\w, but none of \d". */
 static enum pawl_status add_class(struct translation *t, struct buf *out)
 {
-    struct buf body = {0};
+    struct buf body = {0}, ahead = {0};
     const char *other = NULL; /* the class of which all others are meant */
     enum pawl_status st = PAWL_OK;
 
@@ -106,7 +124,7 @@ static enum pawl_status add_class(struct translation *t, struct buf *out)
         } else if (c == '\\') {
             st = add_escape(t, &body, true);
         } else if (c == '&' && next == '&') {
-            st = refuse(t, "an intersection (&&) in brackets");
+            st = add_intersection(t, &ahead);
         } else if (c == '[' && next == ':' && memmem(t->p + t->at, t->len - t->at, ":]", 2) != NULL) {
             static const struct { const char *name, *text; } posix[] = {{"[:space:]", SPACES}, {"[:word:]", WORDS}, {"[:digit:]", "\\p{Nd}"}, {"[:xdigit:]", "0-9a-fA-F"},
                                                                      {"[:upper:]", "\\p{Lu}"}, {"[:lower:]", "\\p{Ll}"}, {"[:ascii:]", "\\x00-\\x7f"}, {"[:blank:]", "\\p{Zs}\\t"}};
@@ -127,18 +145,22 @@ static enum pawl_status add_class(struct translation *t, struct buf *out)
     if (st == PAWL_OK && t->at == t->len) st = refuse(t, "a bracket without its end");
     t->at++;
     const char *text = body.data ? body.data : "";
-    if (st == PAWL_OK && other == NULL) buf_addf(out, "[%s%s]", negated ? "^" : "", text);
+    /* Oniguruma's \w loses the digits of Latin-1 in there. */
+    if (st == PAWL_OK && ahead.len > 0 && (other != NULL || body.len == 0 || strstr(text, WORDS) != NULL)) st = refuse(t, "\\S, \\w, \\W or nothing before an intersection (&&)");
+    if (st == PAWL_OK && ahead.len > 0) buf_addf(out, negated ? "(?:(?!%s[%s])(?s:.))" : "(?:%s[%s])", ahead.data, text);
+    else if (st == PAWL_OK && other == NULL) buf_addf(out, "[%s%s]", negated ? "^" : "", text);
     else if (st == PAWL_OK && negated && body.len > 0) buf_addf(out, "(?:(?![%s])[%s])", text, other);
     else if (st == PAWL_OK && negated) buf_addf(out, "[%s]", other);
     else if (st == PAWL_OK && body.len > 0) buf_addf(out, "(?:[%s]|[^%s])", text, other);
     else if (st == PAWL_OK) buf_addf(out, "[^%s]", other);
     buf_free(&body);
+    buf_free(&ahead);
     return st;
 }
 
 static enum pawl_status translate(struct buf *out, const char *p, size_t len, struct err *err)
 {
-    struct translation t = {p, len, 0, err};
+    struct translation t = {p, len, 0, err, 0};
     enum pawl_status st = PAWL_OK;
 
     while (st == PAWL_OK && t.at < len) {

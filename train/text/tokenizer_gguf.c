@@ -23,18 +23,35 @@ enum token_type { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED
 #define CL100K(digits) CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits PLAIN TAIL
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(behind) "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" behind "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" behind
+#define CASED_OF(upper, lower, behind) "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" behind "|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower "*" behind
+#define CASED(behind) CASED_OF(UPPER, LOWER, behind)
 #define SLASH_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
 #define CJK "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+"
 #define ASCII_PUNCT "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
 #define DEEPSEEK3 ASCII_PUNCT "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
 #define HAN_HANGUL "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9f\xbf]+"
+/* Letters with a case, in numbers: some have two encodings, and an editor that likes one better would break the ranges. */
+#define CASED_LETTERS \
+    "\\x{41}-\\x{5a}\\x{61}-\\x{7a}\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}" \
+    "\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}\\x{37f}\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}" \
+    "\\x{3a3}-\\x{3f5}\\x{3f7}-\\x{481}\\x{48a}-\\x{52f}\\x{531}-\\x{556}\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}\\x{13f8}-\\x{13fd}" \
+    "\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}\\x{1d00}-\\x{1d2b}\\x{1d6b}-\\x{1d77}\\x{1d79}-\\x{1d9a}\\x{1e00}-\\x{1f15}" \
+    "\\x{1f18}-\\x{1f1d}\\x{1f20}-\\x{1f45}\\x{1f48}-\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}\\x{1f5b}\\x{1f5d}\\x{1f5f}-\\x{1f7d}" \
+    "\\x{1f80}-\\x{1fb4}\\x{1fb6}-\\x{1fbc}\\x{1fbe}\\x{1fc2}-\\x{1fc4}\\x{1fc6}-\\x{1fcc}\\x{1fd0}-\\x{1fd3}\\x{1fd6}-\\x{1fdb}" \
+    "\\x{1fe0}-\\x{1fec}\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffc}\\x{2102}\\x{2107}\\x{210a}-\\x{2113}\\x{2115}\\x{2119}-\\x{211d}" \
+    "\\x{2124}\\x{2126}\\x{2128}\\x{212a}-\\x{212d}\\x{212f}-\\x{2134}\\x{2139}\\x{213c}-\\x{213f}\\x{2145}-\\x{2149}\\x{214e}" \
+    "\\x{2183}\\x{2184}\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}\\x{2ceb}-\\x{2cee}\\x{2cf2}\\x{2cf3}\\x{a640}-\\x{a66d}" \
+    "\\x{a680}-\\x{a69b}\\x{a722}-\\x{a76f}\\x{a771}-\\x{a787}\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}" \
+    "\\x{fb13}-\\x{fb17}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}" \
+    "\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
+#define ASIAN "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{eff}\\x{1780}-\\x{17ff}" \
+    "\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+"
 #define BLOOM " ?[^(\\s|.,!?\xe2\x80\xa6\xe3\x80\x82\xef\xbc\x8c\xe3\x80\x81\xe0\xa5\xa4\xdb\x94\xd8\x8c)]+"
 
 enum list {
     L_DEFAULT, L_LLAMA3, L_GPT2, L_SMOLLM, L_QWEN2, L_QWEN35, L_FALCON, L_DEEPSEEK_LLM, L_DEEPSEEK_CODER, L_DEEPSEEK3, L_SPARK, L_BLOOM, L_VIKING,
     L_TEKKEN, L_GPT4O, L_TINY_AYA, L_SUPERBPE, L_BAILING, L_SEED, L_UFAKZEKA, L_LAGUNA, L_EXAONE_MOE, L_GEMMA4, L_MINICPM5, L_JAIS2, L_CHAMELEON,
-    L_YOUTU, L_GRANITE_EMB
+    L_YOUTU, L_GRANITE_EMB, L_KIMI_K2, L_AFMOE
 };
 
 static const char *const lists[][7] = {
@@ -46,8 +63,7 @@ static const char *const lists[][7] = {
     [L_QWEN35] = {CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" TAIL},
     [L_FALCON] = {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"},
     [L_DEEPSEEK_LLM] = {"[\\r\\n]",
-        "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼ\xe1\xbe\xbeῂ-ῄῆ-ῌῐ-"
-        "\xe1\xbf\x93ῖ-\xe1\xbf\x9bῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\xe2\x84\xa6ℨ\xe2\x84\xaa-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
+        "\\s?[" CASED_LETTERS "]+",
         "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", HAN_HANGUL, "\\p{N}+"},
     [L_DEEPSEEK_CODER] = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", HAN_HANGUL, "\\p{N}"},
     [L_DEEPSEEK3] = {"\\p{N}{1,3}", CJK, DEEPSEEK3 "[\\r\\n]*" TAIL},
@@ -70,6 +86,8 @@ static const char *const lists[][7] = {
     [L_CHAMELEON] = {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
     [L_YOUTU] = {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+", CASED(CONTRACTION "?") "|\\p{N}" SLASH_TAIL},
     [L_GRANITE_EMB] = {CASED(CONTRACTION "?") "|\\p{N}{1,3}" SLASH_TAIL},
+    [L_KIMI_K2] = {"\\p{Han}+|" CASED_OF("(?:(?!\\p{Han})" UPPER ")", "(?:(?!\\p{Han})" LOWER ")", CONTRACTION "?") "|\\p{N}{1,3}" PLAIN TAIL},
+    [L_AFMOE] = {"\\p{N}{1,3}(?=(?:\\p{N}{3})*+(?!\\p{N}))", ASIAN, DEEPSEEK3 "[\\r\\n]*" TAIL},
 };
 
 enum pre_flags { WHOLE_WORDS = 1, ADD_BOS = 2, CLEAN = 4, MARKS = 8 };
@@ -92,13 +110,15 @@ static const struct pre {
     {"exaone", L_SMOLLM, CLEAN}, {"minerva-7b", L_SMOLLM, CLEAN}, {"mellum2", L_SMOLLM, CLEAN},
     {"qwen2", L_QWEN2, 0}, {"deepseek-r1-qwen", L_QWEN2, 0}, {"kormo", L_QWEN2, 0}, {"f2llmv2", L_QWEN2, 0}, {"megrez", L_QWEN2, CLEAN},
     {"stablelm2", L_QWEN2, CLEAN}, {"hunyuan", L_QWEN2, 0}, {"solar-open", L_QWEN2, 0}, {"grok-2", L_QWEN2, 0}, {"qwen35", L_QWEN35, 0},
-    {"dbrx", L_LLAMA3, CLEAN}, {"smaug-bpe", L_LLAMA3, CLEAN}, {"glm4", L_LLAMA3, CLEAN}, {"chatglm-bpe", L_LLAMA3, CLEAN},
+    {"dbrx", L_LLAMA3, CLEAN}, {"smaug-bpe", L_LLAMA3, CLEAN}, {"glm4", L_LLAMA3, WHOLE_WORDS | CLEAN}, {"glm5", L_LLAMA3, WHOLE_WORDS | CLEAN}, {"chatglm-bpe", L_LLAMA3, CLEAN},
     {"poro-chat", L_BLOOM, 0}, {"bloom", L_BLOOM, CLEAN}, {"gpt3-finnish", L_BLOOM, CLEAN}, {"viking", L_VIKING, 0},
     {"tekken", L_TEKKEN, WHOLE_WORDS | ADD_BOS}, {"gpt-4o", L_GPT4O, 0}, {"llama4", L_GPT4O, 0}, {"kanana2", L_GPT4O, 0}, {"talkie", L_GPT4O, 0},
     {"minimax-m2", L_GPT4O, 0}, {"granite-embed-multi-97m", L_GRANITE_EMB, WHOLE_WORDS}, {"tiny_aya", L_TINY_AYA, 0}, {"cohere2moe", L_TINY_AYA, 0},
     {"superbpe", L_SUPERBPE, 0}, {"bailingmoe", L_BAILING, 0}, {"bailingmoe2", L_BAILING, 0}, {"llada-moe", L_BAILING, 0}, {"seed-coder", L_SEED, 0},
-    {"ufakzeka", L_UFAKZEKA, 0}, {"laguna", L_LAGUNA, 0}, {"exaone-moe", L_EXAONE_MOE, 0}, {"gemma4", L_GEMMA4, ADD_BOS | CLEAN | MARKS},
-    {"sarvam-moe", L_GEMMA4, MARKS}, {"jais-2", L_JAIS2, CLEAN}, {"chameleon", L_CHAMELEON, ADD_BOS},
+    {"ufakzeka", L_UFAKZEKA, 0}, {"laguna", L_LAGUNA, 0}, {"exaone-moe", L_EXAONE_MOE, CLEAN}, {"gemma4", L_GEMMA4, ADD_BOS | CLEAN | MARKS},
+    {"granite-embed-multi-311m", L_GEMMA4, CLEAN | MARKS}, {"sarvam-moe", L_GEMMA4, MARKS}, {"jais-2", L_JAIS2, CLEAN}, {"chameleon", L_CHAMELEON, ADD_BOS}, {"kimi-k2", L_KIMI_K2, 0},
+    {"afmoe", L_AFMOE, 0}, {"modern-bert", L_GPT2, CLEAN}, {"jina-es", L_GPT2, CLEAN}, {"jina-de", L_GPT2, CLEAN}, {"jina-v2-es", L_GPT2, CLEAN},
+    {"jina-v2-de", L_GPT2, CLEAN},
 };
 
 static const struct pre *find_pre(const char *name)
