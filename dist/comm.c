@@ -64,6 +64,16 @@ enum pawl_status comm_check(struct comm *c, struct err *err)
     return c->control ? control_check(c->control, err) : PAWL_OK;
 }
 
+void comm_ask(struct comm *c, const char *why, double left)
+{
+    if (c->control) control_ask(c->control, why, left);
+}
+
+bool comm_asked(struct comm *c, char *why, size_t room, double *left)
+{
+    return c->control && control_asked(c->control, why, room, left);
+}
+
 static enum pawl_status exchange(struct comm *c, const struct comm_ops *by, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
 {
     double begin = clock_seconds();

@@ -55,6 +55,11 @@ void comm_close(struct comm *c, enum pawl_status st, const char *why);
 /* Whether another rank is known to be gone: PAWL_OK or what a call would return. Does not communicate. */
 enum pawl_status comm_check(struct comm *c, struct err *err);
 
+/* Tells all other ranks that this one was asked to stop, and that `left` seconds remain for it. At once: they learn it (comm_asked) while they compute. Does not wait. */
+void comm_ask(struct comm *c, const char *why, double left);
+/* Whether another rank told so: its reason, and the seconds that are left now. Of several the one that leaves the least. */
+bool comm_asked(struct comm *c, char *why, size_t room, double *left);
+
 enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
 /* Bytes [offset[k], offset[k + 1]) of data are rank k's on entry and everybody's on return. offset (size + 1). */
 enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err);

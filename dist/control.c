@@ -35,13 +35,17 @@ struct welcome {
     char text[512];
 };
 
-enum word { ALIVE, GOODBYE, FAILED };
+#define END 'e' /* what comes through the pipe */
+#define ASK 'a'
 
-/* Everything that is said afterwards. FAILED comes from rank 0: what it knows of somebody else. */
+enum word { ALIVE, GOODBYE, FAILED, ASKED };
+
+/* Everything that is said afterwards. FAILED comes from rank 0: what it knows of somebody else. ASKED: a rank has to stop; rank 0 hands it on. */
 struct message {
     uint32_t magic;
     int32_t word, rank, status;
-    char text[496];
+    double left; /* seconds; of ASKED */
+    char text[488];
 };
 
 struct link {
@@ -58,10 +62,14 @@ struct control {
     double timeout, interval;
     pthread_t thread;
     bool running;
-    int wake[2];       /* a pipe that ends the thread's poll */
+    int wake[2];       /* a pipe that ends the thread's poll: END or ASK */
 
-    pthread_mutex_t lock; /* of failed */
+    pthread_mutex_t lock; /* of what follows */
     struct err failed;
+    struct request {
+        char why[64];  /* "": none */
+        double until;  /* by clock_seconds */
+    } mine, theirs;
 };
 
 /* --- meeting */
@@ -228,6 +236,12 @@ static enum pawl_status go_there(struct control *c, const struct ranks *r, const
 
 /* --- watching */
 
+static void say_to_all(struct control *c, const struct message *m, int but)
+{
+    for (int i = 0; i < c->links; i++)
+        if (!c->link[i].left && c->link[i].rank != but) socket_put(c->link[i].fd, m, sizeof *m, clock_seconds() + 0.1);
+}
+
 /* The first failure counts; rank 0 tells it to the others. */
 static void fail(struct control *c, enum pawl_status st, int rank, const char *text)
 {
@@ -241,9 +255,33 @@ static void fail(struct control *c, enum pawl_status st, int rank, const char *t
     err_set(&c->failed, st, "%s", text);
     pthread_mutex_unlock(&c->lock);
     if (c->rank) return;
-    snprintf(m.text, sizeof m.text, "%.490s", text);
-    for (int i = 0; i < c->links; i++)
-        if (!c->link[i].left && c->link[i].rank != rank) socket_put(c->link[i].fd, &m, sizeof m, clock_seconds() + 0.1);
+    snprintf(m.text, sizeof m.text, "%.480s", text);
+    say_to_all(c, &m, rank);
+}
+
+/* What this rank was asked goes to the others; only this thread writes to them. */
+static void tell_request(struct control *c)
+{
+    struct message m = {.magic = MAGIC, .word = ASKED, .rank = c->rank};
+
+    pthread_mutex_lock(&c->lock);
+    snprintf(m.text, sizeof m.text, "%s", c->mine.why);
+    m.left = c->mine.until - clock_seconds();
+    pthread_mutex_unlock(&c->lock);
+    say_to_all(c, &m, c->rank);
+}
+
+static void hear_request(struct control *c, const struct message *m)
+{
+    double until = clock_seconds() + m->left;
+
+    pthread_mutex_lock(&c->lock);
+    if (!c->theirs.why[0] || until < c->theirs.until) {
+        snprintf(c->theirs.why, sizeof c->theirs.why, "%.63s", m->text);
+        c->theirs.until = until;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (c->rank == 0) say_to_all(c, m, m->rank);
 }
 
 static void hear(struct control *c, struct link *l)
@@ -257,11 +295,13 @@ static void hear(struct control *c, struct link *l)
     } else if (m->word == GOODBYE) {
         l->left = true;
         if (m->status != PAWL_OK) {
-            snprintf(text, sizeof text, "rank %d: %.490s", l->rank, m->text);
+            snprintf(text, sizeof text, "rank %d: %.480s", l->rank, m->text);
             fail(c, (enum pawl_status)m->status, l->rank, text);
         }
     } else if (m->word == FAILED) {
         fail(c, (enum pawl_status)m->status, m->rank, m->text);
+    } else if (m->word == ASKED) {
+        hear_request(c, m);
     }
 }
 
@@ -332,7 +372,13 @@ static void *watch(void *arg)
         for (int i = 0; i < c->links; i++) p[i] = (struct pollfd){c->link[i].left ? -1 : c->link[i].fd, POLLIN, 0};
         p[c->links] = (struct pollfd){c->wake[0], POLLIN, 0};
         poll(p, (nfds_t)c->links + 1, wait);
-        if (p[c->links].revents) break;
+        if (p[c->links].revents) {
+            char what = END;
+
+            if (read(c->wake[0], &what, 1) < 0 && errno == EINTR) continue;
+            if (what == END) break;
+            tell_request(c);
+        }
         for (int i = 0; i < c->links; i++)
             if (p[i].revents) listen_to(c, &c->link[i]);
         if (clock_seconds() >= next) {
@@ -400,11 +446,38 @@ enum pawl_status control_lost(struct control *c, int peer, struct err *err)
     return st != PAWL_OK ? st : err_set(err, PAWL_ESTOPPED, "rank %d is gone: its connection for data closed", peer);
 }
 
+static void wake(struct control *c, char what)
+{
+    while (write(c->wake[1], &what, 1) < 0 && errno == EINTR) continue;
+}
+
+void control_ask(struct control *c, const char *why, double left)
+{
+    pthread_mutex_lock(&c->lock);
+    snprintf(c->mine.why, sizeof c->mine.why, "%s", why);
+    c->mine.until = clock_seconds() + left;
+    pthread_mutex_unlock(&c->lock);
+    wake(c, ASK);
+}
+
+bool control_asked(struct control *c, char *why, size_t room, double *left)
+{
+    bool asked;
+
+    pthread_mutex_lock(&c->lock);
+    if ((asked = c->theirs.why[0] != 0)) {
+        snprintf(why, room, "%s", c->theirs.why);
+        *left = c->theirs.until - clock_seconds();
+    }
+    pthread_mutex_unlock(&c->lock);
+    return asked;
+}
+
 static void end_watch(struct control *c)
 {
     if (!c->running) return;
     c->running = false;
-    while (write(c->wake[1], "", 1) < 0 && errno == EINTR) continue;
+    wake(c, END);
     pthread_join(c->thread, NULL);
     close(c->wake[0]);
     close(c->wake[1]);
@@ -419,7 +492,7 @@ void control_leave(struct control *c, enum pawl_status st, const char *why)
 
     end_watch(c);
     deadline = clock_seconds() + (c->failed.status == PAWL_OK ? GOODBYE_SECONDS : LAST_WORD_SECONDS);
-    if (why) snprintf(bye.text, sizeof bye.text, "%.490s", why);
+    if (why) snprintf(bye.text, sizeof bye.text, "%.480s", why);
     for (int i = 0; i < c->links; i++) {
         if (c->link[i].fd < 0) continue;
         socket_put(c->link[i].fd, &bye, sizeof bye, deadline);

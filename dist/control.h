@@ -6,6 +6,8 @@
 
 #include "dist/ranks.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -21,6 +23,10 @@ enum pawl_status control_open(struct control **out, const struct ranks *r, const
                               struct err *err);
 /* PAWL_OK while all are there; else what happened, the same text each time. From any thread. */
 enum pawl_status control_check(struct control *c, struct err *err);
+/* Tells all other ranks, within a moment and whatever their main threads do, that this one was asked to stop. From one thread. */
+void control_ask(struct control *c, const char *why, double left);
+/* Whether another rank was: the one that leaves the least time. */
+bool control_asked(struct control *c, char *why, size_t room, double *left);
 /* Rank `peer` can't be reached by the transport: the failure, which has the control plane's own reason where it comes within a moment. */
 enum pawl_status control_lost(struct control *c, int peer, struct err *err);
 /* Ends the thread and says goodbye to the others: they end with st and why, unless st is PAWL_OK. */

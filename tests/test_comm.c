@@ -280,6 +280,77 @@ static void a_rank_that_does_not_come_is_named(void **state)
     assert_non_null(strstr(text, "rank 1: rank 2 of 3 did not show up"));
 }
 
+/* While nobody is in an exchange: rank 2 is asked to stop, then rank 1, which has less time. */
+static int two_ranks_are_asked(struct comm *c)
+{
+    char why[64] = "", byte = 0;
+    double left = 0, deadline = clock_seconds() + TIMEOUT;
+    struct err err;
+
+    MUST(!comm_asked(c, why, sizeof why, &left));
+    MUST(comm_broadcast(c, &byte, 1, &err) == PAWL_OK && comm_exchange(c, NULL, 0, NULL, 0, &err) == PAWL_OK);
+    if (c->rank == 2) comm_ask(c, "a notice of rank 2", 1000);
+    if (c->rank == 1) {
+        while (!comm_asked(c, why, sizeof why, &left) && clock_seconds() < deadline) nanosleep(&(struct timespec){0, 1000000}, NULL);
+        MUST(!strcmp(why, "a notice of rank 2") && left > 900 && left <= 1000);
+        comm_ask(c, "a notice of rank 1", 500);
+    } else {
+        while (strcmp(why, "a notice of rank 1") && clock_seconds() < deadline) {
+            comm_asked(c, why, sizeof why, &left);
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+        }
+        MUST(!strcmp(why, "a notice of rank 1") && left > 400 && left <= 500);
+    }
+    comm_close(c, PAWL_OK, NULL);
+    return 0;
+}
+
+static void a_request_to_stop_reaches_all_at_once(void **state)
+{
+    struct outcome o = run_ranks(4, -1, -1, TIMEOUT, two_ranks_are_asked);
+
+    for (int k = 0; k < 4; k++) assert_int_equal(o.code[k], 0);
+}
+
+/* Two ranks of which the second begins so much later, with a version of its own: what each of them gave, and what the first said. */
+static void meet(int code[2], char text[512], const char *version, long late_ns)
+{
+    struct ranks r = {.size = 2, .local_size = 2, .host = "127.0.0.1", .listener = -1, .launcher = "test"};
+    struct comm *c;
+    struct err err = {0};
+    int status;
+    pid_t child;
+
+    assert_int_equal(socket_listen(&r.listener, &r.port, "test", &err), PAWL_OK);
+    if ((child = fork()) == 0) {
+        close(r.listener);
+        r.rank = r.local_rank = 1, r.listener = -1;
+        nanosleep(&(struct timespec){0, late_ns}, NULL);
+        if (comm_open(&c, &r, version, TIMEOUT, &err) != PAWL_OK) _exit(strstr(err.text, "install the same program") ? err_exit_code(err.status) : 99);
+        comm_close(c, PAWL_OK, NULL);
+        _exit(0);
+    }
+    code[0] = err_exit_code(comm_open(&c, &r, "1.0", TIMEOUT, &err));
+    if (!code[0]) comm_close(c, PAWL_OK, NULL);
+    snprintf(text, 512, "%.511s", err.text);
+    waitpid(child, &status, 0);
+    code[1] = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static void another_program_is_refused_by_name_and_a_late_rank_waited_for(void **state)
+{
+    char text[512];
+    int code[2];
+
+    meet(code, text, "1.1", 0);
+    assert_int_equal(code[0], 1);
+    assert_int_equal(code[1], 1);
+    assert_non_null(strstr(text, "rank 1 is pawl 1.1, rank 0 is 1.0"));
+    meet(code, text, "1.0", 300000000);
+    assert_int_equal(code[0], 0);
+    assert_int_equal(code[1], 0);
+}
+
 static void bad_meetings_are_refused(void **state)
 {
     struct ranks r = {.size = 2, .local_size = 2, .host = "no-such-host.invalid", .rank = 1, .port = 1, .listener = -1, .launcher = "test"};
@@ -344,6 +415,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_hangs_after_a_death_is_ended),
         cmocka_unit_test(a_failure_is_everybodys),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(a_request_to_stop_reaches_all_at_once),
+        cmocka_unit_test(another_program_is_refused_by_name_and_a_late_rank_waited_for),
         cmocka_unit_test(bad_meetings_are_refused),
         cmocka_unit_test(launchers_say_who_is_who),
     };

@@ -130,7 +130,7 @@ bool net_train(struct net *n, const struct micro *m, struct net_step step, float
 
     assert(n->mode != NET_INFER);
     if (!net_forward(&p)) return false;
-    if (!gradtree_can_forget(p.lay.first_row, p.lay.rows)) p.step.give_up = NULL;
+    if (!step.drops && !gradtree_can_forget(p.lay.first_row, p.lay.rows)) p.step.give_up = NULL;
     head_backward(&p, m, scale);
     ops->download(n->dev, loss, n->loss, (size_t)m->S * sizeof *loss);
     for (int l = s->layers - 1; l >= 0; l--) {

@@ -68,6 +68,7 @@ struct net_step {
     int64_t step;
     bool (*give_up)(void *ctx); /* asked before each layer, forward and backward; NULL: nobody is asked */
     void *ctx;
+    bool drops;    /* who gives up drops the whole step, so the tree need not stay as it was */
 };
 
 /* Sets *n up and adds its buffers to the size table. limits: of any micro-batch that will be given; positions: longest example + 1.
@@ -79,7 +80,8 @@ void net_init(struct net *n);
 void net_free(struct net *n);
 
 /* Loss and gradients of one micro-batch: the loss of each supervised token goes to loss (S, host), the gradient of scale * their sum into the tree, row by row.
- * False where step.give_up said so: then the tree is as if the micro-batch had not begun. Where its nodes could not be kept (gradtree_can_forget) the backward pass does not ask. */
+ * False where step.give_up said so: then the tree is as if the micro-batch had not begun. Where its nodes could not be kept (gradtree_can_forget) the backward pass does not ask,
+ * unless step.drops says that nobody needs them. */
 bool net_train(struct net *n, const struct micro *m, struct net_step step, float scale, struct gradtree *tree, float *loss);
 /* Losses, and where argmax is not NULL the most likely token at each supervised place (S each, host), without dropout. */
 void net_eval(struct net *n, const struct micro *m, float *loss, int32_t *argmax);

@@ -434,6 +434,24 @@ enum pawl_status share_any(struct trainer *t, bool *flag, struct err *err)
     return st;
 }
 
+bool share_asked_to_stop(struct trainer *t)
+{
+    struct share *s = &t->share;
+    char why[sizeof s->reason];
+    double left;
+
+    if (s->size == 1) return stop_requested();
+    if (!stop_requested()) {
+        if (!comm_asked(s->comm, s->reason, sizeof s->reason, &left)) return false;
+        stop_notice(s->reason, left);
+    } else if (!s->told && !s->reason[0]) {
+        s->told = true;
+        snprintf(why, sizeof why, "%.40s of rank %d", stop_reason(), s->rank);
+        comm_ask(s->comm, why, stop_seconds_left());
+    }
+    return true;
+}
+
 enum pawl_status share_agree(struct trainer *t, struct note *note, struct err *err)
 {
     struct share *s = &t->share;

@@ -36,6 +36,7 @@ struct share {
     struct note *notes;     /* (size) */
     struct gradtree_node *nodes;
     struct comm_piece *send, *recv;
+    bool told;              /* the others know that this rank was asked to stop */
     char reason[64];        /* why another rank asked all to stop */
     struct share_mark {
         uint64_t sent;      /* bytes */
@@ -92,11 +93,14 @@ struct note {
     int32_t save;       /* a checkpoint is asked for */
     int32_t hurry;      /* because the machine may go soon: a remote must have it too */
     double left;        /* seconds that a request to stop leaves */
+    double commit;      /* seconds that rank 0's last one took */
     int64_t saved_step; /* rank 0's */
     char why[64];       /* to stop; "": go on */
 };
 /* *flag: whether it is set on any rank. */
 enum pawl_status share_any(struct trainer *t, bool *flag, struct err *err);
+/* Whether this rank or another was asked to stop. Does not wait: may be asked within a step, and then the others are told at once, so that none computes on for nothing. */
+bool share_asked_to_stop(struct trainer *t);
 /* Everybody's notes become one, the same on all ranks: the worst status, any wish to save, the first reason to stop. A failure of the ranks themselves is returned. */
 enum pawl_status share_agree(struct trainer *t, struct note *note, struct err *err);
 

@@ -24,21 +24,22 @@ static enum pawl_status bad_number(const struct trainer *t, const struct batch *
 /* What an emergency save of so many rows takes, by what the last commit took: three parts, and one more a pending node; then half as much again, for the disk's moods. */
 static double save_seconds(const struct trainer *t, int64_t row)
 {
-    if (!t->staging) return 1.5 * t->seconds_a_save;
+    if (t->share.size > 1) row = 0;
+    if (t->cfg->journal < 0) return 1.5 * t->seconds_a_save;
     return 1.5 * t->seconds_a_commit * (3 + __builtin_popcountll((unsigned long long)row)) / 3;
 }
 
 /* Whether the rest of the step must be left for later: by the time that a micro-batch took so far. */
-static bool must_stop(const struct trainer *t, const struct batch *b, int64_t row)
+static bool must_stop(struct trainer *t, int64_t row, int64_t end)
 {
-    double rest = t->seconds_a_row * (double)(b->rows - row);
+    double rest = t->seconds_a_row * (double)(end - row);
 
-    return stop_requested() && stop_seconds_left() < rest + save_seconds(t, row);
+    return share_asked_to_stop(t) && stop_seconds_left() < rest + save_seconds(t, row);
 }
 
 /* A micro-batch under way. */
 struct under_way {
-    const struct trainer *t;
+    struct trainer *t;
     struct timespec begin;
     int64_t row, rows; /* the first one, and how many */
 };
@@ -49,7 +50,7 @@ static bool must_give_up(void *ctx)
     const struct under_way *u = ctx;
     double so_far, rest;
 
-    if (!stop_requested()) return false;
+    if (!share_asked_to_stop(u->t)) return false;
     so_far = seconds_between(u->begin, time_now());
     rest = u->t->seconds_a_row > 0 ? u->t->seconds_a_row * (double)u->rows - so_far : so_far;
     return stop_seconds_left() < (rest > 0 ? rest : 0) + save_seconds(u->t, u->row);
@@ -57,9 +58,9 @@ static bool must_give_up(void *ctx)
 
 enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64_t *row, double *loss, bool may_stop, struct err *err)
 {
-    bool alone = t->share.size == 1, stops = may_stop && alone;
+    bool alone = t->share.size == 1;
     struct under_way u = {.t = t};
-    struct net_step step = {.seed = (uint64_t)t->cfg->seed, .step = b->step, .give_up = stops ? must_give_up : NULL, .ctx = &u};
+    struct net_step step = {.seed = (uint64_t)t->cfg->seed, .step = b->step, .give_up = may_stop ? must_give_up : NULL, .ctx = &u, .drops = !alone};
     struct range run = share_rows(t, b->rows);
     int micro = (int)t->cfg->micro_batch_size;
     enum pawl_status st;
@@ -69,7 +70,7 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
     while (*row < run.end) {
         int first = (int)*row, n = first + micro <= run.end ? micro : (int)run.end - first, i = 0;
 
-        if (stops && must_stop(t, b, first)) return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
+        if (may_stop && must_stop(t, first, run.end)) return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
         micro_view(&t->micro, b, first, n);
         u.begin = time_now(), u.row = first, u.rows = n;
         if (!net_train(&t->net, &t->micro, step, (float)(1.0 / b->supervised), &t->tree, t->loss)) {

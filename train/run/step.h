@@ -5,8 +5,8 @@
 #include "train/run/trainer.h"
 
 /* Losses and gradients of this rank's rows from *row on, micro-batch by micro-batch, into the gradient tree; *row and *loss (a sum) go on from what they are. PAWL_ESTOPPED, where
- * may_stop and the run has one rank, between two micro-batches when the time that a notice leaves does not suffice for the rest, or within one that can't be finished in time and is
- * given up. PAWL_ENUMERIC names the examples. */
+ * may_stop, between two micro-batches when the time that a notice leaves does not suffice for the rest, or within one that can't be finished in time and is given up. With several ranks
+ * that gives up the whole step: the state is that of the last one. PAWL_ENUMERIC names the examples. */
 enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64_t *row, double *loss, bool may_stop, struct err *err);
 
 struct step_sums {

@@ -351,6 +351,33 @@ done:
     return st;
 }
 
+/* --- what is known between steps */
+
+#define LOST_PLACE "the loss of output_dir"
+
+/* Why to stop between two steps, by what this rank knows; NULL: go on. */
+static const char *why_stop(const struct trainer *t)
+{
+    if (t->homeless) return LOST_PLACE;
+    if (stop_requested()) return stop_reason();
+    if (t->share.rank) return NULL;
+    if (t->cfg->max_minutes > 0 && seconds_between(t->begin, time_now()) >= t->cfg->max_minutes * 60) return "max_minutes";
+    return ledger_too_expensive(t) ? "max_cost" : NULL;
+}
+
+static void fill_note(struct trainer *t, struct note *note)
+{
+    const char *why = why_stop(t);
+
+    note->left = stop_seconds_left();
+    note->saved_step = t->homeless ? -1 : t->saved_step; /* what is durable is elsewhere, if anywhere */
+    note->commit = t->seconds_a_commit;
+    note->hurry = spot_save_asked(t->spot);
+    note->save = note->hurry || (t->share.rank == 0 && (remoting_save_asked(t) || (t->cfg->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= t->cfg->save_minutes * 60)));
+    if (why && t->share.size > 1 && stop_requested() && !t->share.reason[0]) snprintf(note->why, sizeof note->why, "%.40s of rank %d", why, t->share.rank);
+    else if (why) snprintf(note->why, sizeof note->why, "%s", why);
+}
+
 /* --- one step */
 
 /* Before anything is written into the run directory: is it still there, and ours? */
@@ -366,6 +393,23 @@ static enum pawl_status watch_place(struct trainer *t, struct err *err)
     return t->evicted ? st : PAWL_OK;
 }
 
+/* Several ranks do a step together or not at all: one that had no time for its rows makes the others drop theirs, and all stand where the step began. */
+static enum pawl_status agree_on_step(struct trainer *t, const struct batch *b, enum pawl_status st, struct err *err)
+{
+    struct note note = {0};
+    bool dropped = st == PAWL_ESTOPPED;
+    enum pawl_status all;
+
+    if (t->share.size == 1 || (st != PAWL_OK && !dropped)) return st;
+    if ((all = share_any(t, &dropped, err)) != PAWL_OK || !dropped) return all;
+    t->given_up = b->rows;
+    t->at.row = 0, t->at.row_loss = 0;
+    fill_note(t, &note);
+    if ((all = share_agree(t, &note, err)) != PAWL_OK) return all;
+    t->saved_step = note.saved_step;
+    return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
+}
+
 /* PAWL_ESTOPPED where a notice leaves no time for the rest of the step: t->at.row says how far it got. */
 static enum pawl_status train_step(struct trainer *t, struct err *err)
 {
@@ -378,7 +422,8 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     enum pawl_status st;
 
     profile_begin_step(t->profile);
-    if ((st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err)) != PAWL_OK) return st;
+    st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err);
+    if ((st = agree_on_step(t, b, st, err)) != PAWL_OK) return st;
     due = chief && journaling_due(t);
     if ((st = step_gradient(t, b, &due, &t->at.row_loss, &sums, err)) != PAWL_OK) return st;
     step_waited(t, b, row, seconds_between(begin, time_now()));
@@ -450,30 +495,6 @@ static enum pawl_status answer_samples(struct trainer *t, struct err *err)
     for (size_t i = 0; i < texts->n; i++) free((void *)prompts[i].ids);
     free(prompts);
     return st == PAWL_OK ? st : err_prefix(err, "sample_prompts");
-}
-
-#define LOST_PLACE "the loss of output_dir"
-
-/* Why to stop between two steps, by what this rank knows; NULL: go on. */
-static const char *why_stop(const struct trainer *t)
-{
-    if (t->homeless) return LOST_PLACE;
-    if (stop_requested()) return stop_reason();
-    if (t->share.rank) return NULL;
-    if (t->cfg->max_minutes > 0 && seconds_between(t->begin, time_now()) >= t->cfg->max_minutes * 60) return "max_minutes";
-    return ledger_too_expensive(t) ? "max_cost" : NULL;
-}
-
-static void fill_note(struct trainer *t, struct note *note)
-{
-    const char *why = why_stop(t);
-
-    note->left = stop_seconds_left();
-    note->saved_step = t->homeless ? -1 : t->saved_step; /* what is durable is elsewhere, if anywhere */
-    note->hurry = spot_save_asked(t->spot);
-    note->save = note->hurry || (t->share.rank == 0 && (remoting_save_asked(t) || (t->cfg->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= t->cfg->save_minutes * 60)));
-    if (why && t->share.size > 1 && stop_requested()) snprintf(note->why, sizeof note->why, "%.40s of rank %d", why, t->share.rank);
-    else if (why) snprintf(note->why, sizeof note->why, "%s", why);
 }
 
 /* How the last thing went, on all ranks: a notice may have reached some before it and others after it. */
@@ -580,21 +601,23 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
     double need = t->seconds_a_save > 0 ? t->seconds_a_save : 3 * t->seconds_a_commit + 0.2;
     const char *again = t->opt.fresh ? "the same command without --fresh" : "the same command";
     bool durable, lost = t->homeless;
+    char within[64] = "";
     enum pawl_status st;
 
+    if (t->at.row) snprintf(within, sizeof within, " and within the next");
+    if (t->share.size > 1 && t->given_up) snprintf(within, sizeof within, ", given up step %lld for want of time", (long long)t->at.step + 1);
     snprintf(t->stopped_by, sizeof t->stopped_by, "%s", why);
     if (t->saved_step != t->at.step && (st = collect(t, err)) != PAWL_OK) return st;
     if (t->share.rank) return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld", why, (long long)t->at.step);
     durable = !lost && journaling_now(t, stop_seconds_left());
-    if (!durable) t->at.row = 0, t->at.row_loss = 0; /* what can't be saved is computed again */
+    if (!durable && t->at.row) t->at.row = 0, t->at.row_loss = 0, within[0] = 0; /* what can't be saved is computed again */
     durable |= !lost && t->durable_step == t->at.step;
     if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t))) save_if_possible(t, false);
     if (durable || t->saved_step == t->at.step)
-        return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: %s goes on", why, (long long)t->at.step, (long long)t->total_steps,
-                       t->at.row ? " and within the next" : "", again);
+        return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: %s goes on", why, (long long)t->at.step, (long long)t->total_steps, within, again);
     if (lost) t->durable_step = 0;
-    return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld; durable is step %lld: %s goes on from there", why, (long long)t->at.step,
-                   (long long)t->total_steps, (long long)t->durable_step, again);
+    return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; durable is step %lld: %s goes on from there", why, (long long)t->at.step,
+                   (long long)t->total_steps, within, (long long)t->durable_step, again);
 }
 
 /* Another rank is gone, and with it a part of the state: what the journal has is what there is. */
@@ -660,6 +683,7 @@ static enum pawl_status train_loop(struct trainer *t, struct err *err)
         if ((st = share_agree(t, &note, err)) != PAWL_OK) return stop_broken(t, err);
         why = note.why[0] ? note.why : NULL;
         t->saved_step = note.saved_step;
+        t->seconds_a_commit = note.commit;
         if (note.hurry && t->share.rank == 0) remoting_hurry(t);
         /* Where it stands within a step, what follows a step has been done. */
         if (!why && !t->at.row) st = between_steps(t, eval_every, save_every, note.save, &end, err);
