@@ -281,11 +281,12 @@ static bool take_part(struct remote_part *p, const struct json_value *v)
 {
     const struct json_value *object = json_get(v, "object");
     const char *crc = json_string(json_get(v, "crc32"), "");
-    int64_t bytes;
+    int64_t bytes, packed = 0;
 
     if (!object || object->type != JSON_STRING || !plain(object->text, object->len, true) || strncmp(object->text, OBJECTS, strlen(OBJECTS))) return false;
     if (!json_int64(json_get(v, "bytes"), &bytes) || bytes < 0 || strlen(crc) != 8 || strspn(crc, "0123456789abcdef") != 8) return false;
-    *p = (struct remote_part){xstrdup(object->text), {(uint64_t)bytes, (uint32_t)strtoul(crc, NULL, 16)}};
+    if (json_get(v, "packed") && (!json_int64(json_get(v, "packed"), &packed) || packed < 1)) return false;
+    *p = (struct remote_part){xstrdup(object->text), {(uint64_t)bytes, (uint32_t)strtoul(crc, NULL, 16)}, (uint64_t)packed};
     return true;
 }
 
@@ -365,6 +366,11 @@ void remote_state_free(struct remote_state *s)
     free(s);
 }
 
+uint64_t remote_part_stored(const struct remote_part *p)
+{
+    return p->packed ? p->packed : p->sum.bytes;
+}
+
 uint64_t remote_file_bytes(const struct remote_file *f)
 {
     uint64_t sum = 0;
@@ -388,9 +394,9 @@ bool remote_all_there(const struct listing *l, struct remote_state *s)
             const struct listed *there = listing_find(l, p->object);
 
             if (!there) err_set(&s->why, PAWL_EFORMAT, "%s of %s: object %s is missing", s->files[i].name, s->name, p->object);
-            else if (there->bytes != p->sum.bytes)
+            else if (there->bytes != remote_part_stored(p))
                 err_set(&s->why, PAWL_EFORMAT, "%s of %s: object %s has %llu bytes, the manifest says %llu: damaged or cut short", s->files[i].name, s->name, p->object,
-                        (unsigned long long)there->bytes, (unsigned long long)p->sum.bytes);
+                        (unsigned long long)there->bytes, (unsigned long long)remote_part_stored(p));
         }
     return s->why.status == PAWL_OK;
 }

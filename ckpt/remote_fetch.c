@@ -1,4 +1,5 @@
 /* Downloading: objects of a state into files of a directory, each verified before it gets its name. */
+#include "ckpt/pack.h"
 #include "ckpt/remote_internal.h"
 
 #include "kernels/base/log.h"
@@ -13,18 +14,34 @@ static char *landed(const char *dir, const struct remote_part *p)
     return xasprintf("%s/.objects/%s", dir, p->object);
 }
 
+/* What landed packed, in its place as it was. */
+static enum pawl_status unpack_landed(const char *path, const struct remote_part *p, struct err *err)
+{
+    char *whole = xasprintf("%s.whole", path);
+    enum pawl_status st = unpack_file(whole, path, p->sum.bytes, err);
+
+    if (st == PAWL_OK) st = file_move(&fsys_real, whole, path, err);
+    free(whole);
+    return st;
+}
+
 static bool part_ok(const char *root, const char *dir, const struct remote_file *f, const struct remote_part *p)
 {
     char *path = landed(dir, p);
     struct file_sum sum = {0};
+    struct err err;
     bool ok = false;
 
     if (!file_exists(path)) log_warn("%s: %s: object %s is missing", root, f->name, p->object);
-    else if (file_sum_read(&sum, &fsys_real, path, false, NULL) != PAWL_OK) log_warn("%s: %s: object %s cannot be read", root, f->name, p->object);
+    else if (p->packed && unpack_landed(path, p, &err) != PAWL_OK) {
+        log_warn("%s: %s: object %s is damaged: %s", root, f->name, p->object, err.text);
+        goto done;
+    } else if (file_sum_read(&sum, &fsys_real, path, false, NULL) != PAWL_OK) log_warn("%s: %s: object %s cannot be read", root, f->name, p->object);
     else ok = sum.bytes == p->sum.bytes && sum.crc == p->sum.crc;
     if (!ok && file_exists(path))
         log_warn("%s: %s: object %s has %llu bytes with CRC32 %08x, the manifest says %llu with %08x: damaged", root, f->name, p->object, (unsigned long long)sum.bytes, sum.crc,
                  (unsigned long long)p->sum.bytes, p->sum.crc);
+done:
     free(path);
     return ok;
 }
@@ -91,7 +108,7 @@ enum pawl_status remote_fetch(struct remote *r, const struct remote_state *s, co
         wanted[i] = !want || want(ctx, &s->files[i]);
         for (size_t k = 0; wanted[i] && k < s->files[i].n; k++) {
             buf_addf(&names, "%s\n", s->files[i].parts[k].object);
-            bytes += s->files[i].parts[k].sum.bytes;
+            bytes += remote_part_stored(&s->files[i].parts[k]);
         }
     }
     if (st == PAWL_OK && names.len && (st = scratch_file(list, names.data, names.len, err)) == PAWL_OK)
@@ -116,16 +133,18 @@ enum pawl_status remote_read_part(struct remote *r, const struct remote_part *p,
 {
     char *path = remote_path(r, p->object);
     struct file_sum sum = {0};
+    struct buf object = {0};
     size_t start = out->len;
-    enum pawl_status st = rclone_read(&r->rclone, out, p->sum.bytes, path, err);
+    enum pawl_status st = rclone_read(&r->rclone, &object, remote_part_stored(p), path, err);
 
-    if (st == PAWL_OK) {
-        file_sum_add(&sum, out->data + start, out->len - start);
-        if (sum.bytes != p->sum.bytes || sum.crc != p->sum.crc) {
-            out->len = start;
-            st = err_set(err, PAWL_EFORMAT, "%s: does not verify: damaged", path);
-        }
-    }
+    if (st != PAWL_OK) goto done;
+    if (!p->packed) buf_add(out, object.data, object.len);
+    else if ((st = unpack_text(out, object.data, object.len, p->sum.bytes, err)) != PAWL_OK) err_prefix(err, "%s", path);
+    file_sum_add(&sum, out->data + start, out->len - start);
+    if (st == PAWL_OK && (sum.bytes != p->sum.bytes || sum.crc != p->sum.crc)) st = err_set(err, PAWL_EFORMAT, "%s: does not verify: damaged", path);
+    if (st != PAWL_OK) out->len = start;
+done:
+    buf_free(&object);
     free(path);
     return st;
 }

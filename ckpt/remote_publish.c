@@ -2,6 +2,7 @@
 #include "ckpt/remote_internal.h"
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/pack.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 
@@ -31,19 +32,19 @@ static struct assigned *find_assigned(struct remote *r, const char *name, uint64
 }
 
 /* The object for these bytes: the name that an earlier attempt gave them, or a new one. */
-static const char *assign(struct remote *r, const char *name, uint64_t at, struct file_sum sum)
+static const char *assign(struct remote *r, const char *name, uint64_t at, struct file_sum sum, const char *suffix)
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
     struct assigned *a = find_assigned(r, name, at, sum);
     char *object;
 
     if (a) return a->part.object;
-    object = xasprintf(OBJECTS "%s/g%010" PRIu64 "-%s/%06" PRId64 "-%.80s", r->run_id, r->generation, r->token, ++r->count, base);
+    object = xasprintf(OBJECTS "%s/g%010" PRIu64 "-%s/%06" PRId64 "-%.80s%s", r->run_id, r->generation, r->token, ++r->count, base, suffix);
     for (char *p = strrchr(object, '/') + 1; *p; p++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p)) *p = '_';
     r->assigned = xreallocarray(r->assigned, r->n_assigned + 1, sizeof *r->assigned);
     a = &r->assigned[r->n_assigned++];
-    *a = (struct assigned){xstrdup(name), at, {object, sum}};
+    *a = (struct assigned){xstrdup(name), at, {object, sum, 0}};
     return a->part.object;
 }
 
@@ -72,9 +73,11 @@ struct making {
     bool first_part;
 };
 
-static void add_part(struct making *m, const char *object, struct file_sum sum)
+static void add_part(struct making *m, const char *object, struct file_sum sum, uint64_t packed)
 {
-    buf_addf(&m->manifest, "%s{\"object\": \"%s\", \"bytes\": %" PRIu64 ", \"crc32\": \"%08x\"}", m->first_part ? "" : ", ", object, sum.bytes, sum.crc);
+    buf_addf(&m->manifest, "%s{\"object\": \"%s\", \"bytes\": %" PRIu64 ", \"crc32\": \"%08x\"", m->first_part ? "" : ", ", object, sum.bytes, sum.crc);
+    if (packed) buf_addf(&m->manifest, ", \"packed\": %" PRIu64, packed);
+    buf_addc(&m->manifest, '}');
     m->first_part = false;
 }
 
@@ -95,11 +98,21 @@ static enum pawl_status stage_link(struct making *m, const char *object, const c
     return st;
 }
 
-static enum pawl_status stage_bytes(struct making *m, const char *object, const void *data, size_t len, struct err *err)
+/* New bytes of a file, as they are or packed. */
+static enum pawl_status stage_bytes(struct making *m, const struct remote_source *s, uint64_t at, const void *data, size_t len, struct err *err)
 {
-    char *to = staged(m, object);
-    enum pawl_status st = scratch_file(to, data, len, err);
+    struct file_sum sum = {0};
+    const char *object;
+    uint64_t packed = 0;
+    char *to;
+    enum pawl_status st;
 
+    file_sum_add(&sum, data, len);
+    object = assign(m->r, s->name, at, sum, s->packs ? ".gz" : "");
+    to = staged(m, object);
+    st = s->packs ? pack_file(to, data, len, &packed, err) : scratch_file(to, data, len, err);
+    add_part(m, object, sum, packed);
+    m->bytes += packed ? packed : sum.bytes;
     free(to);
     return st;
 }
@@ -118,22 +131,28 @@ static enum pawl_status add_whole(struct making *m, const struct remote_source *
     const struct remote_part *before;
     struct stat info;
     struct file_sum sum;
+    struct map map = {0};
     const char *object;
     enum pawl_status st;
 
     if (stat(s->path, &info) != 0) return err_sys(err, "%s: cannot be examined", s->path);
     if (s->same_by_size && (before = same_as_before(m, s, (uint64_t)info.st_size, NULL))) {
-        add_part(m, before->object, before->sum);
+        add_part(m, before->object, before->sum, before->packed);
         return PAWL_OK;
     }
     if ((st = file_sum_read(&sum, &fsys_real, s->path, false, err)) != PAWL_OK) return st;
     if ((before = same_as_before(m, s, sum.bytes, &sum))) {
-        add_part(m, before->object, before->sum);
+        add_part(m, before->object, before->sum, before->packed);
         return PAWL_OK;
     }
-    object = assign(m->r, s->name, 0, sum);
+    if (s->packs && sum.bytes) {
+        if ((st = map_open(&map, s->path, err)) == PAWL_OK) st = stage_bytes(m, s, 0, map.data, map.size, err);
+        map_close(&map);
+        return st;
+    }
+    object = assign(m->r, s->name, 0, sum, "");
     m->bytes += sum.bytes;
-    add_part(m, object, sum);
+    add_part(m, object, sum, 0);
     return stage_link(m, object, s->path, err);
 }
 
@@ -156,19 +175,10 @@ static enum pawl_status add_growing(struct making *m, const struct remote_source
         if (p->sum.bytes > end - at) break;
         file_sum_add(&sum, map.data + at, p->sum.bytes);
         if (sum.crc != p->sum.crc || (p->sum.bytes < PART_BYTES && at + p->sum.bytes < end)) break;
-        add_part(m, p->object, p->sum);
+        add_part(m, p->object, p->sum, p->packed);
         at += p->sum.bytes;
     }
-    if (at < end) {
-        struct file_sum sum = {0};
-        const char *object;
-
-        file_sum_add(&sum, map.data + at, end - at);
-        object = assign(m->r, s->name, at, sum);
-        m->bytes += sum.bytes;
-        add_part(m, object, sum);
-        st = stage_bytes(m, object, map.data + at, end - at, err);
-    }
+    if (at < end) st = stage_bytes(m, s, at, map.data + at, end - at, err);
     map_close(&map);
     return st;
 }

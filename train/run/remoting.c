@@ -84,18 +84,25 @@ struct gathering {
     size_t n;
 };
 
-static void add_source(struct gathering *g, char *name, char *path, bool grows, bool same_by_size)
+static struct remote_source *add_source(struct gathering *g, char *name, char *path)
 {
     g->files = xreallocarray(g->files, g->n + 1, sizeof *g->files);
-    g->files[g->n++] = (struct remote_source){name, path, grows, same_by_size};
+    g->files[g->n] = (struct remote_source){.name = name, .path = path};
+    return &g->files[g->n++];
 }
 
 static void add_record(struct gathering *g, const struct remoting *u, const char *name, bool grows)
 {
     char *path = xasprintf("%s/%s", u->run_dir, name);
+    struct remote_source *s;
 
-    if (file_exists(path)) add_source(g, xstrdup(name), path, grows, false);
-    else free(path);
+    if (!file_exists(path)) {
+        free(path);
+        return;
+    }
+    s = add_source(g, xstrdup(name), path);
+    s->grows = grows;
+    s->packs = true;
 }
 
 /* Every file of a checkpoint that verifies. */
@@ -109,8 +116,8 @@ static enum pawl_status add_checkpoint(struct gathering *g, const char *path, co
         if (err) *err = c->why;
         goto done;
     }
-    for (size_t i = 0; i < c->n_files; i++) add_source(g, xasprintf("%s/%s", name, c->files[i].name), xasprintf("%s/%s", path, c->files[i].name), false, false);
-    add_source(g, xasprintf("%s/" CKPT_MANIFEST, name), xasprintf("%s/" CKPT_MANIFEST, path), false, false);
+    for (size_t i = 0; i < c->n_files; i++) add_source(g, xasprintf("%s/%s", name, c->files[i].name), xasprintf("%s/%s", path, c->files[i].name));
+    add_source(g, xasprintf("%s/" CKPT_MANIFEST, name), xasprintf("%s/" CKPT_MANIFEST, path));
     if (state) json_add_value(state, c->state);
 done:
     ckpt_free(c);
@@ -125,7 +132,7 @@ static enum pawl_status add_slot(struct gathering *g, const char *path, struct b
 
     if (st != PAWL_OK) return st;
     if ((st = s.items[0].why.status) == PAWL_OK) {
-        add_source(g, xstrdup(SLOT_NAME), xstrdup(path), false, false);
+        add_source(g, xstrdup(SLOT_NAME), xstrdup(path));
         json_add_value(state, s.items[0].state);
     } else if (err) {
         *err = s.items[0].why;
@@ -208,7 +215,12 @@ static enum pawl_status gather(struct gathering *g, struct buf *state, const str
     add_record(g, u, "metrics.jsonl", true);
     add_record(g, u, "events.jsonl", true);
     add_record(g, u, CONFIG_FILE, false);
-    for (size_t i = 0; i < u->n_heavy && up->heavy; i++) add_source(g, xstrdup(u->heavy[i].name), xstrdup(u->heavy[i].path), false, true);
+    for (size_t i = 0; i < u->n_heavy && up->heavy; i++) {
+        struct remote_source *s = add_source(g, xstrdup(u->heavy[i].name), xstrdup(u->heavy[i].path));
+
+        s->same_by_size = true;
+        s->packs = u->heavy[i].packs;
+    }
     return st;
 }
 
@@ -457,10 +469,10 @@ bool remoting_behind(const struct trainer *t, const struct resume *r)
     return t->remoting && (!t->remoting->there.generation || journal_order(t->remoting->there, r->at) < 0);
 }
 
-static void add_heavy(struct remoting *u, char *name, char *path)
+static void add_heavy(struct remoting *u, char *name, char *path, bool packs)
 {
     u->heavy = xreallocarray(u->heavy, u->n_heavy + 1, sizeof *u->heavy);
-    u->heavy[u->n_heavy++] = (struct remote_source){name, path, false, true};
+    u->heavy[u->n_heavy++] = (struct remote_source){.name = name, .path = path, .same_by_size = true, .packs = packs};
 }
 
 static void add_tokens(struct remoting *u, const struct dataset *d, const char *which)
@@ -468,7 +480,7 @@ static void add_tokens(struct remoting *u, const struct dataset *d, const char *
     for (size_t i = 0; d && i < dataset_parts(d); i++) {
         const char *path = dataset_tokens_file(d, i);
 
-        if (path) add_heavy(u, xasprintf(TOKENS_DIR "/%s-%zu.tokens", which, i), xstrdup(path));
+        if (path) add_heavy(u, xasprintf(TOKENS_DIR "/%s-%zu.tokens", which, i), xstrdup(path), true);
         else log_warn("remote: the token cache is off: this run's data does not travel, a bare machine needs the files themselves");
     }
 }
@@ -494,12 +506,12 @@ static void add_base(struct remoting *u, const char *path)
     size_t n;
 
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) {
-        add_heavy(u, xasprintf(BASE_DIR "/%s", slash ? slash + 1 : path), xstrdup(path));
+        add_heavy(u, xasprintf(BASE_DIR "/%s", slash ? slash + 1 : path), xstrdup(path), false);
         return;
     }
     if (dir_list(&names, &n, path, NULL) != PAWL_OK) return;
     for (size_t i = 0; i < n; i++)
-        if (is_model_file(names[i])) add_heavy(u, xasprintf(BASE_DIR "/%s", names[i]), xasprintf("%s/%s", path, names[i]));
+        if (is_model_file(names[i])) add_heavy(u, xasprintf(BASE_DIR "/%s", names[i]), xasprintf("%s/%s", path, names[i]), false);
     dir_list_free(names, n);
 }
 
