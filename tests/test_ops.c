@@ -338,7 +338,7 @@ static void call_attention_backward(const struct job *j, struct dev *dev, void *
 
 static void attention_agrees(void **state)
 {
-    static const struct { int H, G, D; } cases[] = {{1, 1, 16}, {2, 2, 32}, {9, 3, 64}, {4, 1, 80}, {3, 1, 96}, {2, 1, 128}, {8, 2, 16}};
+    static const struct { int H, G, D; } cases[] = {{1, 1, 16}, {2, 2, 32}, {9, 3, 64}, {4, 1, 80}, {3, 1, 96}, {2, 1, 128}, {8, 2, 16}, {2, 1, 20}, {2, 1, 160}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int l = 0; l < NLAYOUT; l++) {
@@ -380,7 +380,7 @@ static void call_attention_decode(const struct job *j, struct dev *dev, void **p
 static void attention_decode_agrees(void **state)
 {
     enum { CAP = 150, SEQUENCES = 4 };
-    static const struct { int H, G, D; } cases[] = {{1, 1, 16}, {9, 3, 64}, {4, 1, 80}, {2, 1, 128}};
+    static const struct { int H, G, D; } cases[] = {{1, 1, 16}, {9, 3, 64}, {4, 1, 80}, {2, 1, 128}, {2, 1, 160}};
     static const int tokens[] = {1, 0, 1, 0, 3, 0, -1};
     static const int32_t sequence[] = {0, 3, 1, 0, 2}, len[] = {1, 150, 37, 64, 16};
 

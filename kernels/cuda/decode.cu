@@ -6,9 +6,10 @@
 #include "kernels/cuda/vec.cuh"
 
 #define WARPS 8
-#define PARTS (CUDA_MAX_D / WARP) /* elements of a lane */
-#define AHEAD 4                   /* cached tokens that a warp reads at once: one by one it would wait for memory most of the time */
+#define AHEAD 4 /* cached tokens that a warp reads at once: one by one it would wait for memory most of the time */
 
+/* PARTS: elements of a lane. */
+template <int PARTS>
 static __global__ void __launch_bounds__(WARPS *WARP) decode_kernel(bf16 *o, const bf16 *q, const bf16 *kcache, const bf16 *vcache, const int32_t *sequence, const int32_t *len, int cap,
                                                                     int G, int D, float scale)
 {
@@ -78,11 +79,19 @@ static __global__ void __launch_bounds__(WARPS *WARP) decode_kernel(bf16 *o, con
 void cuda_attention_decode(struct dev *dev, act *o, const act *q, const act *kcache, const act *vcache, const int32_t *sequence, const int32_t *len, int n, int cap, int H, int G, int D)
 {
     struct cuda *c = cuda_of(dev);
+    dim3 grid((unsigned)n, (unsigned)H);
+    size_t shared = (size_t)WARPS * (size_t)(D + 2) * sizeof(float);
+    float scale = 1 / sqrtf((float)D);
 
     if (D > CUDA_MAX_D) {
         cuda_fail(c, "a head size of %d: up to %d is supported on this device", D, CUDA_MAX_D);
         return;
     }
-    LAUNCH(c, c->main, dim3((unsigned)n, (unsigned)H), WARPS * WARP, (size_t)WARPS * (size_t)(D + 2) * sizeof(float), decode_kernel, (bf16 *)o, (const bf16 *)q, (const bf16 *)kcache,
-           (const bf16 *)vcache, sequence, len, cap, G, D, 1 / sqrtf((float)D));
+#define TRY(PARTS) \
+    if (D <= PARTS * WARP) { \
+        LAUNCH(c, c->main, grid, WARPS * WARP, shared, decode_kernel<PARTS>, (bf16 *)o, (const bf16 *)q, (const bf16 *)kcache, (const bf16 *)vcache, sequence, len, cap, G, D, scale); \
+        return; \
+    }
+    TRY(4) TRY(CUDA_MAX_D / WARP)
+#undef TRY
 }
