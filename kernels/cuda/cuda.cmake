@@ -46,6 +46,6 @@ if(PAWL_CUDA_FOUND)
   target_link_libraries(pawl_kernels PUBLIC ${PAWL_CUDART} stdc++ ${CMAKE_DL_LIBS} rt)
 endif()
 
-# `cmake --build DIR --target pawl_bench_card`: what a device reaches by itself; scripts/bench/gpu.py measures a training against it.
-add_executable(pawl_bench_card EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/scripts/bench/card.c)
+# What a device reaches by itself; scripts/bench/gpu.py measures a training against it.
+add_executable(pawl_bench_card ${CMAKE_SOURCE_DIR}/scripts/bench/card.c)
 target_link_libraries(pawl_bench_card PRIVATE pawl_kernels)

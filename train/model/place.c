@@ -74,7 +74,11 @@ enum pawl_status model_place(struct model *m, struct dev *dev, struct err *err)
     if (!m->embed_on_host) add_weight(&v, &m->embed);
     if (!tied) add_weight(&v, &m->head);
     for (size_t i = 0; i < v.n; i++) arena_reserve(&m->placed, "weights", v.items[i].bytes, v.items[i].pointer);
-    if ((st = dev_arena_alloc(dev, &m->placed, err)) != PAWL_OK) goto done;
+    if ((st = dev_arena_alloc(dev, &m->placed, err)) != PAWL_OK) {
+        st = err_set(err, PAWL_ENOMEM, "memory of %s: the weights take %.1f MiB, %.1f MiB are free: take a smaller model, one in 4 bits (load_in_4bit), or device cpu", dev->name,
+                     (double)arena_bytes(&m->placed) / 1048576, (double)dev->ops->available(dev) / 1048576);
+        goto done;
+    }
     m->dev = dev;
     for (size_t i = 0; i < v.n; i++) dev->ops->upload(dev, (void *)*v.items[i].pointer, v.items[i].from, v.items[i].bytes);
     if (tied) m->head = m->embed;

@@ -72,7 +72,11 @@ enum pawl_status inference_open(struct inference *in, const struct inference_opt
     if ((st = dev_open(&in->dev, opt->device ? opt->device : "auto", type, (int)opt->threads, err)) != PAWL_OK) goto done;
     if ((st = locate(&path, model, LOCATE_MODEL, NULL, err)) != PAWL_OK) goto done;
     if ((st = model_open(&in->model, path, storage_of(opt, in->trained), err)) != PAWL_OK) goto done;
-    if ((st = model_place(in->model, in->dev, err)) != PAWL_OK || (st = open_adapter(in, opt->adapter, err)) != PAWL_OK) goto done;
+    if ((st = model_place(in->model, in->dev, err)) == PAWL_ENOMEM && model_embed_bytes(in->model)) {
+        in->model->embed_on_host = true;
+        st = model_place(in->model, in->dev, err);
+    }
+    if (st != PAWL_OK || (st = open_adapter(in, opt->adapter, err)) != PAWL_OK) goto done;
     if ((st = base_tokenizer(&in->tokenizer, path, in->model->spec.V, in->trained, err)) != PAWL_OK) goto done;
     st = open_template(in, path, opt->chat_template, err);
 done:

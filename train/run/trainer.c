@@ -531,7 +531,10 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
 
     if (st == PAWL_OK && t->share.rank == 0) {
         record_evaluation(t, &ev);
-        st = answer_samples(t, err);
+        if ((st = answer_samples(t, err)) == PAWL_ENOMEM) { /* they come on top of what was planned, and are no reason to lose a run */
+            log_warn("%s; training goes on without answers", err->text);
+            st = PAWL_OK;
+        }
     }
     if ((st = agree_on(t, st, err)) != PAWL_OK) return st;
     t->at.evaluated_step = t->at.step;
