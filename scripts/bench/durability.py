@@ -78,6 +78,14 @@ class Run:
         """Of this process; of all of them after stop()."""
         return [e for e in self.all_events()[self.events_before:] if e["event"] == name]
 
+    def last(self, name):
+        """The newest such event of this process, once it is written: what is said comes a moment earlier."""
+        while not self.events(name):
+            if self.process.poll() is not None:
+                sys.exit("the run ended: " + "".join(self.text[-5:]))
+            time.sleep(0.005)
+        return self.events(name)[-1]
+
     def stop(self, sig):
         self.process.send_signal(sig)
         self.process.wait()
@@ -140,9 +148,9 @@ def measure_starts(args, work):
         run.start()
         seconds.append(run.wait_steps(1))
         cpu.append(cpu_seconds(run.process.pid))
-        for e in run.events("first_step"):
-            for key in parts:
-                parts[key].append(e[key])
+        first_step = run.last("first_step")
+        for key in parts:
+            parts[key].append(first_step[key])
         proved += sum(e["proved"] for e in run.events("replay"))
         run.wait_steps(3)
         run.stop(signal.SIGKILL)
@@ -154,15 +162,15 @@ def measure_preemptions(args, work):
     """SIGKILL at random moments: work that was done and not durable, and the time until the first new step is under way."""
     run = Run(args, work, "preemptions", args.batch, args.length, 400 * args.batch)
     rng = random.Random(1)
-    run.start()
+    run.start("num_epochs=10000")
     step = run.wait_steps(2)
     lost, again, steps = [], [], []
     for _ in range(args.kills):
         time.sleep(rng.uniform(0, min(3 * step, 30)))
         run.stop(signal.SIGKILL)
-        run.start()
+        run.start("num_epochs=10000")
         run.wait_steps(1)
-        resume, first = run.events("resume")[-1], run.events("first_step")[-1]
+        first, resume = run.last("first_step"), run.last("resume")
         lost.append(resume["lost_seconds"])
         steps.append(resume["lost_steps"])
         again.append(first["seconds"] - first["first_step"])
