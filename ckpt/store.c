@@ -255,6 +255,16 @@ done:
     return st;
 }
 
+/* A run inside a checkpoint would overwrite what its manifest names (I2). */
+static enum pawl_status no_checkpoint(const char *dir, struct err *err)
+{
+    char *manifest = xasprintf("%s/" CKPT_MANIFEST, dir);
+    bool is = file_exists(manifest);
+
+    free(manifest);
+    return is ? err_set(err, PAWL_EINVAL, "%s: is a checkpoint: expected a run directory, which holds checkpoints, or a new name", dir) : PAWL_OK;
+}
+
 enum pawl_status store_open(struct store **out, const struct fsys *sys, const char *run_dir, struct err *err)
 {
     struct store *s = xcalloc(1, sizeof *s);
@@ -263,7 +273,7 @@ enum pawl_status store_open(struct store **out, const struct fsys *sys, const ch
     s->sys = sys;
     s->dir = xstrdup(run_dir);
     s->lock_fd = -1;
-    if ((st = dir_make(sys, run_dir, err)) == PAWL_OK && (st = take_lock(s, err)) == PAWL_OK && (st = sweep(s, err)) == PAWL_OK && (st = load_run(s, err)) == PAWL_OK) {
+    if ((st = no_checkpoint(run_dir, err)) == PAWL_OK && (st = dir_make(sys, run_dir, err)) == PAWL_OK && (st = take_lock(s, err)) == PAWL_OK && (st = sweep(s, err)) == PAWL_OK && (st = load_run(s, err)) == PAWL_OK) {
         *out = s;
         s = NULL;
     }

@@ -41,6 +41,16 @@ changed model "the base model $hashes" "$dir/model/model.safetensors" sh -c 'pri
 changed tokenizer "the tokenizer $hashes" "$dir/model/tokenizer.json" sed -i 's/"special": *false/"special": true/; s/"ignore_merges": *false/"ignore_merges": true/' "$dir/model/tokenizer.json"
 refused template 'chat_template' --set chat_template=chatml
 
+# Held-out data decides when to stop and what is best: it is compared too, unless there was none.
+head -8 "$dir/train.jsonl" >"$dir/test.jsonl"
+again
+run "$dir/copy" --set test_datasets.0.path="$dir/test.jsonl" --set test_datasets.0.type=chat_template --set eval_steps=2 --set max_minutes=1e-12 2>"$dir/err"
+[ $? = 75 ] || fail "held-out data that was not there before: $(cat "$dir/err")"
+stop_at 3 "$dir/held" --set test_datasets.0.path="$dir/test.jsonl" --set test_datasets.0.type=chat_template --set eval_steps=2
+sed -i '7s/answer/reply/' "$dir/test.jsonl"
+run "$dir/held" --set test_datasets.0.path="$dir/test.jsonl" --set test_datasets.0.type=chat_template --set eval_steps=2 2>"$dir/err" && fail "other held-out data was taken"
+grep -q "the held-out data $hashes" "$dir/err" || fail "other held-out data: $(cat "$dir/err")"
+
 # Taken: what does not change the bits, to the same end.
 again
 run "$dir/copy" --set threads=2 --set micro_batch_size=3 --set gradient_checkpointing=true --set save_steps=2 --set journal=false --set logging_steps=7 2>"$dir/err" || fail "$(cat "$dir/err")"

@@ -54,6 +54,7 @@ expect_line 2 '--set: KEY=VALUE is missing' "$pawl" train "$work/run.yaml" --set
 expect_line 2 'unexpected argument "b.yaml"' "$pawl" train "$work/run.yaml" b.yaml
 expect_line 2 '--check takes no argument' "$pawl" train "$work/run.yaml" --check=1
 expect_line 2 'expected RUN.yaml' "$pawl" train --check
+expect_line 1 "$work: is a directory: expected RUN.yaml" "$pawl" train "$work"
 printf 'base_model: m\nlora_r: 1x\n' >"$work/bad.yaml"
 expect_line 1 "$work/bad.yaml:2:9: lora_r: expected a whole number from 1 to 8192, found \"1x\"" "$pawl" train "$work/bad.yaml" --check
 

@@ -81,6 +81,8 @@ run "$dir/paid" --set spot=aws --set max_cost=2 2>"$dir/err"
 [ $? = 75 ] && grep -q 'stopped by max_cost' "$dir/err" || fail "max_cost: $(cat "$dir/err")"
 cost=$(last_event "$dir/paid" preempted cost)
 awk -v c="$cost" 'BEGIN { exit !(c >= 2 && c < 60) }' || fail "max_cost 2 stopped at $cost"
+run "$dir/paid" --set spot=aws --set max_cost=2 2>"$dir/err"
+[ $? = 1 ] && grep -q 'max_cost 2: the run has cost .* already: raise it' "$dir/err" || fail "max_cost, started again: $(cat "$dir/err")"
 [ "$(last_event "$dir/paid" instance kind)" = spot ] || fail "the instance: $(grep '"instance"' "$dir/paid/events.jsonl")"
 run "$dir/paid" --set spot=aws --set max_cost="$(awk -v c="$cost" 'BEGIN { print c + 2 }')" 2>"$dir/err"
 awk -v c="$cost" -v d="$(last_event "$dir/paid" preempted cost)" 'BEGIN { exit !(d >= c + 2 && d < c + 60) }' || fail "after $cost, with 2 more: $(last_event "$dir/paid" preempted cost)"

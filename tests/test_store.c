@@ -237,6 +237,19 @@ static void link_points_to(const char *link, const char *target)
 
 /* --- one save, one start */
 
+static void a_run_inside_a_checkpoint_is_refused(void **state)
+{
+    struct store *s = start(), *inner = NULL;
+    struct err err = {0};
+
+    save(s, 10);
+    store_close(s);
+    assert_int_equal(store_open(&inner, &fsys_real, RUN "/checkpoint-10", &err), PAWL_EINVAL);
+    assert_non_null(strstr(err.text, "is a checkpoint"));
+    assert_int_equal(newest(), 10);
+    assert_int_equal(store_open(&inner, &fsys_real, RUN "/adapter", &err), PAWL_EINVAL);
+}
+
 static void a_committed_save_is_found_and_says_its_state(void **state)
 {
     struct store *s = start();
@@ -770,6 +783,7 @@ static void every_system_call_of_a_removal_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_run_inside_a_checkpoint_is_refused, fresh),
         cmocka_unit_test_setup(a_committed_save_is_found_and_says_its_state, fresh),
         cmocka_unit_test_setup(a_save_syncs_in_the_order_that_survives_a_power_cut, fresh),
         cmocka_unit_test_setup(the_generation_rises_at_each_start_and_outranks_steps, fresh),

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void say_if_missing(const char *key, const char *name, enum locate_kind kind, const char *revision)
@@ -90,6 +91,7 @@ int cmd_train(int argc, char **argv)
                                   "pawl train configs/smollm2-135m.yaml --set learning_rate=1e-4\n  pawl train s3:bucket/run-7 --set output_dir=runs/7", options, 0, 1, NULL};
     struct config *config = NULL;
     char *from_remote = NULL, *remote_set = NULL;
+    struct stat info;
     struct err err;
     int rc = cli_parse(&spec, &argc, argv);
 
@@ -124,6 +126,11 @@ int cmd_train(int argc, char **argv)
         remote_set = xasprintf("remote=%s", argv[0]);
         sets.at = xreallocarray(sets.at, sets.n + 1, sizeof *sets.at);
         sets.at[sets.n++] = remote_set;
+    }
+    if (!from_remote && stat(argv[0], &info) == 0 && S_ISDIR(info.st_mode)) {
+        err_set(&err, PAWL_EINVAL, "%s: is a directory: expected RUN.yaml; `pawl train %s/config.yaml` goes on with the run that is kept there", argv[0], argv[0]);
+        rc = cli_fail(&err);
+        goto done;
     }
     if (config_load(&config, from_remote ? from_remote : argv[0], sets.at, sets.n, &err) != PAWL_OK) {
         rc = cli_fail(&err);

@@ -9,10 +9,12 @@
 
 void state_identities(const struct trainer *t, struct state_identity out[STATE_IDENTITIES])
 {
-    out[0] = (struct state_identity){"base", "the base model", t->model->identity};
-    out[1] = (struct state_identity){"tokenizer", "the tokenizer", tokenizer_hash(t->tokenizer)};
-    out[2] = (struct state_identity){"template", "the chat template", t->chat ? chat_template_hash(t->chat) : 0};
-    out[3] = (struct state_identity){"data", "the training data", rows_hash(t->rows)};
+    out[0] = (struct state_identity){"base", "the base model", t->model->identity, false};
+    out[1] = (struct state_identity){"tokenizer", "the tokenizer", tokenizer_hash(t->tokenizer), false};
+    out[2] = (struct state_identity){"template", "the chat template", t->chat ? chat_template_hash(t->chat) : 0, false};
+    out[3] = (struct state_identity){"data", "the training data", rows_hash(t->rows), false};
+    /* What is split off is a part of the training data. */
+    out[4] = (struct state_identity){"held_out", "the held-out data", t->cfg->ntest_datasets && t->held_out ? dataset_hash(t->held_out) : 0, true};
 }
 
 /* The numbers of struct progress by name. */
@@ -104,7 +106,7 @@ enum pawl_status state_check_identity(const struct trainer *t, const struct json
         const char *then = json_string(json_get(json_get(state, "identity"), id[i].key), "nothing");
 
         snprintf(now, sizeof now, "%016llx", (unsigned long long)id[i].value);
-        if (!strcmp(now, then)) continue;
+        if (!strcmp(now, then) || (id[i].optional && (!id[i].value || strspn(then, "0") == 16 || !strcmp(then, "nothing")))) continue;
         if (!t->opt.accept_changes)
             return err_set(err, PAWL_EINVAL, "%s changed since %s (hash %s then, %s now): put it back, or go on with --accept-changes, or begin anew with --fresh", id[i].what, name, then,
                            now);
