@@ -80,6 +80,7 @@ plant "attention writes behind its example" attention.cuh 'if (row >= t.len || c
 plant "attention sees the next token" attention.cu 'key > query0' 'key > 1 + query0' attention.cu 'attention_agrees'
 plant "swiglu goes on behind the end" elementwise.cu 'if (i >= n) return;' '' elementwise.cu 'swiglu_agrees'
 plant "a norm goes on behind the last row" norm.cu 'if (at.row >= n) return;' '' norm.cu 'norms_agree'
+plant "a plain GEMM goes on behind the end" gemm_plain.cu 'if (row >= g.M || column >= g.N) return;' '' gemm_plain.cu 'linear_takes_odd_shapes'
 plant "the last columns are not checked in dropout" linear.cu 'i < 4 && k + i < K; i++) out' 'i < 4; i++) out' linear.cu 'lora_agrees'
 # memories, alignment, arithmetic
 plant "a kernel gets an address of the host" linear.cu 'lay->row_start, lay->rows,' 'lay->host_row_start, lay->rows,' linear.cu 'lora_agrees'

@@ -1,12 +1,13 @@
 /* D = alpha op(A) op(B) + beta D in bf16 with fp32 sums, by cuBLASLt.
  *
  * The library counts in columns: a row-major (M, N) is its (N, M), so it is asked for D' = op(B)' op(A)'. Which algorithm it runs is its heuristic's first answer for a shape, the
- * same on the same card and library every time, asked for once and kept; never a measurement. Split sums are added up in fp32 from the workspace, in order. One stream uses the
+ * same on the same card and library every time, asked for once and kept; never a measurement. Where it has none a plain kernel takes the shape. Split sums are added up in fp32 from the workspace, in order. One stream uses the
  * workspace, so it needs no lock. */
 #include "kernels/cuda/cuda.h"
 
 extern "C" {
 #include "kernels/base/hash.h"
+#include "kernels/base/log.h"
 #include "kernels/base/mem.h"
 }
 
@@ -29,6 +30,7 @@ struct gemm_plan {
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace;
+    bool plain; /* the library has no algorithm */
 };
 
 struct gemm_cache {
@@ -80,8 +82,12 @@ static bool choose(struct cuda *c, struct gemm_plan *p, cublasLtMatmulPreference
     TRY(c->blas->preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof *align), "cublasLtMatmulPreferenceSetAttribute");
     TRY(c->blas->preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof *align), "cublasLtMatmulPreferenceSetAttribute");
     TRY(c->blas->preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof *align), "cublasLtMatmulPreferenceSetAttribute");
-    TRY(c->blas->heuristic(c->lt, p->desc, p->a, p->b, p->d, p->d, preference, 1, &result, &found), "cublasLtMatmulAlgoGetHeuristic");
-    if (!found) return cuda_blas_ok(c, CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", SHAPE, SHAPE_OF(k));
+    cublasStatus_t rc = c->blas->heuristic(c->lt, p->desc, p->a, p->b, p->d, p->d, preference, 1, &result, &found);
+    if ((p->plain = rc == CUBLAS_STATUS_NOT_SUPPORTED || (rc == CUBLAS_STATUS_SUCCESS && !found))) {
+        log_info("cublasLtMatmulAlgoGetHeuristic has no algorithm for " SHAPE ": a plain kernel computes it, slowly", SHAPE_OF(k));
+        return true;
+    }
+    TRY(rc, "cublasLtMatmulAlgoGetHeuristic");
     p->algorithm = result.algo;
     p->workspace = result.workspaceSize;
     return true;
@@ -130,6 +136,10 @@ void cuda_gemm(struct dev *dev, const struct gemm *g)
 
     if (c->failed.status != PAWL_OK || g->M == 0 || g->N == 0) return;
     if (!(p = find_plan(c, &key))) return;
+    if (p->plain) {
+        cuda_gemm_plain(c, g);
+        return;
+    }
     cuda_blas_ok(c, c->blas->matmul(c->lt, p->desc, &g->alpha, g->B, p->a, g->A, p->b, &g->beta, g->D, p->d, g->D, p->d, &p->algorithm, c->workspace, p->workspace, c->main),
                  "cublasLtMatmul", SHAPE, SHAPE_OF(&key));
 }

@@ -157,6 +157,7 @@ struct gemm {
 };
 void cuda_gemm(struct dev *dev, const struct gemm *g);
 void cuda_gemm_free(struct gemm_cache *cache);
+void cuda_gemm_plain(struct cuda *c, const struct gemm *g); /* gemm_plain.cu: where the library has no algorithm */
 /* The library's entry points: found at run time, so that one binary starts on machines without CUDA. NULL: *why says what was tried. */
 struct blas_calls {
     cublasStatus_t (*create)(cublasLtHandle_t *);

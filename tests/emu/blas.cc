@@ -76,6 +76,7 @@ static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublas
     cublasLtMatmulAlgo_t *algo = &result->algo;
 
     if (!shapes(d, a, b, out, &algo->m, &algo->n, &algo->k)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (algo->m % 2 && algo->n % 2) return CUBLAS_STATUS_NOT_SUPPORTED; /* some shapes may have no algorithm: the backend has a kernel of its own for them */
     if (p->reduction != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) return CUBLAS_STATUS_NOT_SUPPORTED; /* others need not be deterministic */
     memcpy(algo->align, p->align, sizeof algo->align);
     result->workspaceSize = p->workspace < 65536 ? p->workspace : 65536;
