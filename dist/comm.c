@@ -18,7 +18,7 @@ static enum pawl_status single_exchange(struct comm *c, const struct comm_piece 
 
 static void single_close(struct comm *c, enum pawl_status st) {}
 
-static const struct comm_ops single_ops = {"single", single_exchange, single_close};
+static const struct comm_ops single_ops = {.name = "single", .exchange = single_exchange, .close = single_close};
 
 /* --- any number */
 
@@ -88,6 +88,38 @@ static enum pawl_status exchange(struct comm *c, const struct comm_ops *by, cons
 enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
 {
     return exchange(c, c->ops, send, nsend, recv, nrecv, err);
+}
+
+enum pawl_status comm_begin(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+{
+    enum pawl_status st = comm_check(c, err);
+
+    if (st != PAWL_OK) return st;
+    c->way = (struct comm_way){.send = send, .recv = recv, .nsend = nsend, .nrecv = nrecv};
+    if (c->ops->begin) c->ops->begin(c, send, nsend, recv, nrecv);
+    return PAWL_OK;
+}
+
+void comm_go_on(struct comm *c, int ready)
+{
+    double begin = clock_seconds();
+
+    if (c->ops->go_on && c->way.failed.status == PAWL_OK) c->ops->go_on(c, ready, &c->way.failed);
+    c->seconds += clock_seconds() - begin;
+}
+
+enum pawl_status comm_end(struct comm *c, struct err *err)
+{
+    const struct comm_way *w = &c->way;
+    double begin = clock_seconds();
+    enum pawl_status st = w->failed.status;
+
+    if (!c->ops->end) return comm_exchange(c, w->send, w->nsend, w->recv, w->nrecv, err);
+    if (st != PAWL_OK) *err = w->failed;
+    else if ((st = comm_check(c, err)) == PAWL_OK) st = c->ops->end(c, err);
+    for (int i = 0; i < w->nsend; i++) c->sent += w->send[i].bytes;
+    c->seconds += clock_seconds() - begin;
+    return st;
 }
 
 enum pawl_status comm_device_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)

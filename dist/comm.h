@@ -32,6 +32,17 @@ struct comm_ops {
     /* Sends and receives at once. What rank a sends to rank b must be what b receives from a: as many pieces of the same sizes in the same order. Pieces don't overlap. */
     enum pawl_status (*exchange)(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
     void (*close)(struct comm *c, enum pawl_status st);
+    /* The same in parts (comm_begin); NULL: all of it at the end. */
+    void (*begin)(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv);
+    enum pawl_status (*go_on)(struct comm *c, int ready, struct err *err);
+    enum pawl_status (*end)(struct comm *c, struct err *err);
+};
+
+/* An exchange that was begun. */
+struct comm_way {
+    const struct comm_piece *send, *recv;
+    int nsend, nrecv;
+    struct err failed;
 };
 
 struct comm {
@@ -44,6 +55,7 @@ struct comm {
     struct comm_piece *pieces; /* (2 size) of the functions below */
     uint64_t sent;           /* bytes that this rank has sent */
     double seconds;          /* spent in exchanges, waiting for slower ranks included */
+    struct comm_way way;
 };
 
 /* Meets the other ranks. version: a text that must be the same everywhere. PAWL_ESTOPPED names the ranks that did not show up within `timeout` seconds; PAWL_EIO where
@@ -61,6 +73,12 @@ void comm_ask(struct comm *c, const char *why, double left);
 bool comm_asked(struct comm *c, char *why, size_t room, double *left);
 
 enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
+/* An exchange that goes on while this rank computes: begun with data that is not there yet, gone on with between two pieces of work, and ended with waiting. The lists and what they name stay
+ * where they are until then, and there is no other exchange in between. What goes out is read no earlier than comm_go_on says that the first `ready` pieces of it are there; comm_end: all
+ * are. Where a transport can't, all moves at the end. Failures come out there too. */
+enum pawl_status comm_begin(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err);
+void comm_go_on(struct comm *c, int ready);
+enum pawl_status comm_end(struct comm *c, struct err *err);
 /* Bytes [offset[k], offset[k + 1]) of data are rank k's on entry and everybody's on return. offset (size + 1). */
 enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err);
 /* Each rank's part, which it has in `mine`, goes to its place in rank 0's `whole`; rank 0's own part is there already. */

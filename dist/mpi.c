@@ -101,7 +101,7 @@ static void mpi_close(struct comm *c, enum pawl_status st)
     free(r);
 }
 
-static const struct comm_ops mpi_ops = {"mpi", mpi_exchange, mpi_close};
+static const struct comm_ops mpi_ops = {.name = "mpi", .exchange = mpi_exchange, .close = mpi_close};
 
 /* An address of this machine that others can reach: the first interface that is up and no loopback. */
 static void own_address(char *host, size_t room)

@@ -35,6 +35,8 @@ struct tcp {
     struct pollfd *poll;       /* (size) */
     struct stream *out, *in;   /* (size) */
     uint64_t number;
+    const struct comm_piece *send, *recv; /* of the exchange under way */
+    int nsend, nrecv, ready;              /* pieces of send that may be read */
 };
 
 static void tcp_free(struct tcp *t, int size)
@@ -82,7 +84,7 @@ static enum pawl_status move(struct comm *c, int peer, struct stream *s, const s
     struct tcp *t = c->state;
     struct frame mine = {t->number, outwards ? 0 : total(list, n, peer)};
 
-    while (!s->finished) {
+    while (!s->finished && (!outwards || s->next < t->ready)) {
         char *data = s->next < 0 ? (char *)&s->frame : list[s->next].data;
         size_t bytes = s->next < 0 ? sizeof s->frame : list[s->next].bytes;
         ssize_t moved = outwards ? send(t->fd[peer], data + s->done, bytes - s->done, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(t->fd[peer], data + s->done, bytes - s->done, MSG_DONTWAIT);
@@ -100,44 +102,72 @@ static enum pawl_status move(struct comm *c, int peer, struct stream *s, const s
 }
 
 /* A peer takes part where there is something for it; pieces are never empty. */
-static int begin_streams(const struct comm *c, struct stream *streams, const struct comm_piece *list, int n, uint64_t number)
+static void begin_streams(const struct comm *c, struct stream *streams, const struct comm_piece *list, int n, uint64_t number)
 {
-    int open = 0;
-
     for (int k = 0; k < c->size; k++) {
         uint64_t bytes = total(list, n, k);
 
         streams[k] = (struct stream){.frame = {number, bytes}, .next = -1, .finished = !bytes};
-        open += bytes > 0;
     }
-    return open;
 }
 
-static enum pawl_status tcp_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+static void tcp_begin(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv)
+{
+    struct tcp *t = c->state;
+
+    t->number++;
+    t->send = send, t->recv = recv;
+    t->nsend = nsend, t->nrecv = nrecv, t->ready = 0;
+    begin_streams(c, t->out, send, nsend, t->number);
+    begin_streams(c, t->in, recv, nrecv, t->number);
+}
+
+/* One round over all connections: moves what goes without waiting, and fills what to wait for. *open: connections that are not done. */
+static enum pawl_status move_all(struct comm *c, int *open, struct err *err)
+{
+    struct tcp *t = c->state;
+    enum pawl_status st;
+
+    *open = 0;
+    for (int k = 0; k < c->size; k++) {
+        t->poll[k] = (struct pollfd){.fd = -1};
+        if (t->out[k].finished && t->in[k].finished) continue;
+        if ((st = move(c, k, &t->out[k], t->send, t->nsend, true, err)) != PAWL_OK || (st = move(c, k, &t->in[k], t->recv, t->nrecv, false, err)) != PAWL_OK) return st;
+        if (t->out[k].finished && t->in[k].finished) continue;
+        t->poll[k] = (struct pollfd){t->fd[k], (short)((t->out[k].finished ? 0 : POLLOUT) | (t->in[k].finished ? 0 : POLLIN)), 0};
+        ++*open;
+    }
+    return PAWL_OK;
+}
+
+static enum pawl_status tcp_go_on(struct comm *c, int ready, struct err *err)
+{
+    struct tcp *t = c->state;
+    int open;
+
+    t->ready = ready;
+    return move_all(c, &open, err);
+}
+
+static enum pawl_status tcp_end(struct comm *c, struct err *err)
 {
     struct tcp *t = c->state;
     int open;
     enum pawl_status st;
 
-    t->number++;
-    open = begin_streams(c, t->out, send, nsend, t->number) + begin_streams(c, t->in, recv, nrecv, t->number);
-    while (open) {
-        open = 0;
-        for (int k = 0; k < c->size; k++) {
-            if (t->out[k].finished && t->in[k].finished) {
-                t->poll[k] = (struct pollfd){.fd = -1};
-                continue;
-            }
-            if ((st = move(c, k, &t->out[k], send, nsend, true, err)) != PAWL_OK || (st = move(c, k, &t->in[k], recv, nrecv, false, err)) != PAWL_OK) return st;
-            t->poll[k] = (struct pollfd){t->out[k].finished && t->in[k].finished ? -1 : t->fd[k], (short)((t->out[k].finished ? 0 : POLLOUT) | (t->in[k].finished ? 0 : POLLIN)), 0};
-            open += t->poll[k].fd >= 0;
-        }
-        if (open && poll(t->poll, (nfds_t)c->size, POLL_MS) == 0 && (st = control_check(c->control, err)) != PAWL_OK) return st;
-    }
-    return PAWL_OK;
+    t->ready = t->nsend;
+    while ((st = move_all(c, &open, err)) == PAWL_OK && open)
+        if (poll(t->poll, (nfds_t)c->size, POLL_MS) == 0 && (st = control_check(c->control, err)) != PAWL_OK) break;
+    return st;
 }
 
-static const struct comm_ops tcp_ops = {"tcp", tcp_exchange, tcp_close};
+static enum pawl_status tcp_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
+{
+    tcp_begin(c, send, nsend, recv, nrecv);
+    return tcp_end(c, err);
+}
+
+static const struct comm_ops tcp_ops = {.name = "tcp", .exchange = tcp_exchange, .close = tcp_close, .begin = tcp_begin, .go_on = tcp_go_on, .end = tcp_end};
 
 /* --- opening: every rank goes to those below it */
 

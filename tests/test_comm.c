@@ -117,6 +117,49 @@ static void everybody_gets_what_is_sent(void **state)
     }
 }
 
+/* Data that comes to be while other data already travels: what was not ready is not read, and nobody has to be at the end for the others to go on. */
+static int in_parts(struct comm *c)
+{
+    enum { PARTS = 5, BYTES = 1 << 20 };
+    static unsigned char out[16][PARTS][BYTES], in[16][PARTS][BYTES];
+    struct comm_piece send[16 * PARTS], recv[16 * PARTS];
+    struct err err;
+
+    for (int round = 0; round < 3; round++) {
+        int n = 0;
+
+        memset(out, 0xEE, sizeof out);
+        for (int p = 0; p < PARTS; p++)
+            for (int k = 0; k < c->size; k++) {
+                if (k == c->rank) continue;
+                send[n] = (struct comm_piece){k, out[k][p], BYTES};
+                recv[n++] = (struct comm_piece){k, in[k][p], BYTES};
+            }
+        MUST(comm_begin(c, send, n, recv, n, &err) == PAWL_OK);
+        for (int p = 0; p < PARTS; p++) {
+            for (int k = 0; k < c->size; k++)
+                for (size_t i = 0; i < BYTES; i++) out[k][p][i] = pattern(c->rank + p, k + round, i);
+            if (round < 2 || c->rank % 2) comm_go_on(c, (p + 1) * (c->size - 1)); /* or all of it at the end */
+        }
+        MUST(comm_end(c, &err) == PAWL_OK);
+        for (int p = 0; p < PARTS; p++)
+            for (int k = 0; k < c->size; k++)
+                for (size_t i = 0; i < BYTES && k != c->rank; i++) MUST(in[k][p][i] == pattern(k + p, c->rank + round, i));
+    }
+    MUST(c->sent == 3u * PARTS * BYTES * (uint64_t)(c->size - 1));
+    comm_close(c, PAWL_OK, NULL);
+    return 0;
+}
+
+static void an_exchange_goes_on_while_its_data_is_made(void **state)
+{
+    for (int n = 1; n <= 4; n++) {
+        struct outcome o = run_ranks(n, -1, -1, TIMEOUT, in_parts);
+
+        for (int k = 0; k < n; k++) assert_int_equal(o.code[k], 0);
+    }
+}
+
 static int collectives(struct comm *c)
 {
     enum { N = 1000, BLOCK = 64 };
@@ -409,6 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everybody_gets_what_is_sent),
+        cmocka_unit_test(an_exchange_goes_on_while_its_data_is_made),
         cmocka_unit_test(gathers_scatters_and_broadcasts),
         cmocka_unit_test(a_killed_rank_ends_the_others),
         cmocka_unit_test(a_silent_rank_ends_the_others),

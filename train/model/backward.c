@@ -144,6 +144,7 @@ bool net_train(struct net *n, const struct micro *m, struct net_step step, float
         }
         backward_ffn(&p, tree, l);
         backward_attention(&p, tree, l);
+        if (step.layer_done) step.layer_done(step.ctx, l);
     }
     n->dev->layer = -1;
     return true;

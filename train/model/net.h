@@ -68,6 +68,7 @@ struct net_step {
     int64_t step;
     bool (*give_up)(void *ctx); /* asked before each layer, forward and backward; NULL: nobody is asked */
     void *ctx;
+    void (*layer_done)(void *ctx, int layer); /* after the backward pass of each layer: its gradients are in the tree; NULL: nobody is told */
     bool drops;    /* who gives up drops the whole step, so the tree need not stay as it was */
 };
 

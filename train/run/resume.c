@@ -210,7 +210,7 @@ static enum pawl_status recompute(struct trainer *t, const struct resume *r, con
     struct batch b;
     int64_t row = 0;
     double loss = 0;
-    bool hashed = true, differs = false;
+    bool hashed = true, dropped = false, differs = false;
     struct step_sums sums;
     enum pawl_status st;
 
@@ -219,7 +219,7 @@ static enum pawl_status recompute(struct trainer *t, const struct resume *r, con
     out->batch = b.hash == t->hash.batch;
     if (r->before && (st = load_slot(t, r->before, err)) != PAWL_OK) goto done;
     if ((st = share_deal(t, err)) != PAWL_OK || (st = share_operand(t, err)) != PAWL_OK) goto done;
-    if ((st = step_accumulate(t, &b, &row, &loss, false, err)) != PAWL_OK || (st = step_gradient(t, &b, &hashed, &loss, &sums, err)) != PAWL_OK) goto done;
+    if ((st = step_accumulate(t, &b, &row, &loss, false, err)) != PAWL_OK || (st = step_gradient(t, &b, &hashed, &dropped, &loss, &sums, err)) != PAWL_OK) goto done;
     out->gradient = sums.hash == t->hash.gradient;
     if ((st = step_update(t, t->at.step, sums.norm, err)) != PAWL_OK) goto done;
     for (int i = 0; i < 3; i++) differs |= memcmp(dev_fetch(t->dev, &t->arena, now[i], bytes), expected + i * n, bytes) != 0;

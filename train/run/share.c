@@ -23,9 +23,8 @@ enum pawl_status share_open(struct trainer *t, struct err *err)
     size_t n = (size_t)r->size + 1;
 
     t->share = (struct share){.rank = r->rank, .size = r->size, .f32 = xcalloc(n, sizeof(size_t)), .act = xcalloc(n, sizeof(size_t)), .blocks = xcalloc(n, sizeof(size_t)),
-                              .hashes = xcalloc(n, sizeof *t->share.hashes), .notes = xcalloc(n, sizeof *t->share.notes),
-                              .nodes = xcalloc(n * GRADTREE_NODES, sizeof *t->share.nodes), .send = xcalloc(n * GRADTREE_NODES, sizeof *t->share.send),
-                              .recv = xcalloc(n * GRADTREE_NODES, sizeof *t->share.recv)};
+                              .hashes = xcalloc(n, sizeof *t->share.hashes), .first_node = xcalloc(n, sizeof(int)), .notes = xcalloc(n, sizeof *t->share.notes),
+                              .nodes = xcalloc(n * GRADTREE_NODES, sizeof *t->share.nodes)};
     return comm_open(&t->share.comm, r, t->opt.version, t->cfg->comm_timeout, err);
 }
 
@@ -45,6 +44,8 @@ void share_free(struct share *s)
     free(s->nodes);
     free(s->send);
     free(s->recv);
+    free(s->ready);
+    free(s->first_node);
 }
 
 enum pawl_status share_items(struct trainer *t, void *list, size_t bytes, struct err *err)
@@ -160,10 +161,17 @@ static int64_t foreign_nodes(const struct trainer *t, int64_t rows)
     return n;
 }
 
+/* Whether the gradient of a layer can go while others are computed: it must lie where the transport reads it. */
+static bool overlaps(const struct trainer *t)
+{
+    return t->share.size > 1 && !t->share.comm->device && !t->dev->ops->available;
+}
+
 void share_reserve(struct trainer *t)
 {
     struct share *s = &t->share;
     int64_t sizes[] = {t->rows->opt.global_batch, t->rows->count % t->rows->opt.global_batch}, inbox = 0; /* a step, and the last one of an epoch */
+    size_t layers = (size_t)t->model->spec.layers, ranks = (size_t)s->size, mine = 0;
 
     t->tree = (struct gradtree){0};
     for (int i = 0; i < 2; i++) {
@@ -172,8 +180,14 @@ void share_reserve(struct trainer *t)
 
         gradtree_reserve_run(&t->tree, &t->arena, t->lora.n, run.begin, run.end);
         inbox = n > inbox ? n : inbox;
+        n = gradtree_nodes(s->nodes, run.begin, run.end);
+        mine = (size_t)n > mine ? (size_t)n : mine;
     }
     arena_reserve(&t->host, "batch", (size_t)sizes[0] * sizeof(double), &s->row_loss);
+    /* A piece of each layer for each node and rank; or what share_sums has to say. */
+    s->send = xreallocarray(s->send, (layers * mine + 3) * ranks, sizeof *s->send);
+    s->recv = xreallocarray(s->recv, layers * (size_t)inbox + 3 * ranks, sizeof *s->recv);
+    s->ready = xreallocarray(s->ready, layers, sizeof *s->ready);
     if (s->size > 1) arena_reserve(&t->arena, "gradients of other ranks", (size_t)(inbox * range_count(s->own)) * sizeof(float), &s->inbox);
 }
 
@@ -263,45 +277,135 @@ enum pawl_status share_gather_operand(struct trainer *t, struct err *err)
 
 /* --- a step */
 
-enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *due, struct err *err)
+/* All subtrees of the step, in order, with where their slices of this rank are or will come. */
+static void list_nodes(struct trainer *t, const struct batch *b)
 {
     struct share *s = &t->share;
-    int nodes = 0, nsend = 0, nrecv = 0;
-    int64_t count = range_count(s->own);
-    bool direct = s->comm->device;
-    float *inbox = s->inbox, *own = t->g + (s->own.begin - s->held.begin);
-    enum pawl_status st;
+    float *inbox = s->inbox;
+    int at = 0;
 
     for (int k = 0; k < s->size; k++) {
         struct range run = shard_rows(b->rows, k, s->size);
-        int n = gradtree_nodes(s->nodes + nodes, run.begin, run.end);
 
-        for (int i = 0; i < n; i++, nodes++) {
-            struct gradtree_node *node = &s->nodes[nodes];
-
-            if (k != s->rank) {
-                node->data = inbox;
-                if (count) s->recv[nrecv++] = (struct comm_piece){k, direct ? inbox : arena_host(&t->arena, inbox), (size_t)count * sizeof(float)};
-                inbox += count;
-                continue;
-            }
-            float *whole = gradtree_data(&t->tree, node);
-            char *from = s->size > 1 && !direct ? dev_fetch(t->dev, &t->arena, whole, s->f32[s->size]) : (char *)whole;
-            for (int to = 0; to < s->size; to++)
-                if (to != k && s->f32[to + 1] > s->f32[to]) s->send[nsend++] = (struct comm_piece){to, from + s->f32[to], s->f32[to + 1] - s->f32[to]};
-            node->data = whole + s->own.begin;
+        s->first_node[k] = at;
+        at += gradtree_nodes(s->nodes + at, run.begin, run.end);
+        for (int i = s->first_node[k]; i < at; i++) {
+            s->nodes[i].data = k == s->rank ? gradtree_data(&t->tree, &s->nodes[i]) + s->own.begin : inbox;
+            if (k != s->rank) inbox += range_count(s->own);
         }
     }
-    if (direct) {
-        if ((st = comm_device_exchange(s->comm, s->send, nsend, s->recv, nrecv, err)) == PAWL_OK) st = comm_broadcast(s->comm, due, sizeof *due, err);
-    } else {
-        if (s->rank) s->recv[nrecv++] = (struct comm_piece){0, due, sizeof *due};
-        for (int to = 1; to < s->size && !s->rank; to++) s->send[nsend++] = (struct comm_piece){to, due, sizeof *due};
-        st = comm_exchange(s->comm, s->send, nsend, s->recv, nrecv, err);
+    s->first_node[s->size] = at;
+}
+
+static void add_piece(struct comm_piece *list, int *n, int peer, float *data, struct range r)
+{
+    if (range_count(r) > 0) list[(*n)++] = (struct comm_piece){peer, data, (size_t)range_count(r) * sizeof *data};
+}
+
+static struct range common(struct range a, struct range b)
+{
+    return (struct range){a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
+}
+
+/* What of these elements goes out and comes in: the same order on both sides. */
+static void list_pieces(struct trainer *t, struct range part)
+{
+    struct share *s = &t->share;
+    bool direct = s->comm->device;
+
+    for (int k = 0; k < s->size; k++)
+        for (int i = s->first_node[k]; i < s->first_node[k + 1]; i++) {
+            float *data = direct ? s->nodes[i].data : arena_host(&t->arena, s->nodes[i].data);
+            struct range piece = common(s->own, part);
+
+            if (k != s->rank) add_piece(s->recv, &s->nrecv, k, data + (piece.begin - s->own.begin), piece);
+            for (int to = 0; to < s->size && k == s->rank; to++) {
+                piece = common((struct range){(int64_t)(s->f32[to] / sizeof *data), (int64_t)(s->f32[to + 1] / sizeof *data)}, part);
+                if (to != k) add_piece(s->send, &s->nsend, to, data + (piece.begin - s->own.begin), piece);
+            }
+        }
+}
+
+/* Layers in the order in which the backward pass does them; their numbers follow each other in theta. */
+static void list_layers(struct trainer *t)
+{
+    struct range part = {t->lora.n, t->lora.n};
+
+    for (int l = t->model->spec.layers - 1; l >= 0; l--) {
+        part.end = part.begin;
+        for (int m = MODULES - 1; m >= 0; m--)
+            if (t->lora.pair[l * MODULES + m].a >= 0) part.begin = t->lora.pair[l * MODULES + m].a;
+        list_pieces(t, part);
+        t->share.ready[l] = t->share.nsend;
     }
+}
+
+enum pawl_status share_begin_gradient(struct trainer *t, const struct batch *b, struct err *err)
+{
+    struct share *s = &t->share;
+    enum pawl_status st;
+
+    if (!overlaps(t)) return PAWL_OK;
+    s->nsend = s->nrecv = 0;
+    list_nodes(t, b);
+    list_layers(t);
+    if ((st = comm_begin(s->comm, s->send, s->nsend, s->recv, s->nrecv, err)) == PAWL_OK) s->begun = true;
+    return st;
+}
+
+void share_layer_done(struct trainer *t, int layer)
+{
+    if (t->share.begun) comm_go_on(t->share.comm, t->share.ready[layer]);
+}
+
+/* All at once, from and to buffers of a device. */
+static enum pawl_status exchange_now(struct trainer *t, const struct batch *b, struct err *err)
+{
+    struct share *s = &t->share;
+    bool direct = s->comm->device;
+    int foreign;
+    enum pawl_status st;
+
+    if (s->size == 1) return PAWL_OK;
+    s->nsend = s->nrecv = 0;
+    for (int i = s->first_node[s->rank]; i < s->first_node[s->rank + 1] && !direct; i++) dev_fetch(t->dev, &t->arena, s->nodes[i].data - s->own.begin, s->f32[s->size]);
+    list_pieces(t, (struct range){0, t->lora.n});
+    if (direct) return comm_device_exchange(s->comm, s->send, s->nsend, s->recv, s->nrecv, err);
+    if ((st = comm_exchange(s->comm, s->send, s->nsend, s->recv, s->nrecv, err)) != PAWL_OK) return st;
+    foreign = s->first_node[s->size] - (s->first_node[s->rank + 1] - s->first_node[s->rank]);
+    if (foreign) dev_send(t->dev, &t->arena, s->inbox, (size_t)(foreign * range_count(s->own)) * sizeof *s->inbox);
+    return PAWL_OK;
+}
+
+struct flags {
+    bool due, dropped;
+};
+
+static enum pawl_status share_flags(struct trainer *t, bool *due, bool *dropped, struct err *err)
+{
+    struct flags all[RANKS_MAX];
+    enum pawl_status st;
+
+    all[t->share.rank] = (struct flags){*due, *dropped};
+    if ((st = share_items(t, all, sizeof *all, err)) != PAWL_OK) return st;
+    *due = all[0].due;
+    for (int k = 0; k < t->share.size; k++) *dropped |= all[k].dropped;
+    return PAWL_OK;
+}
+
+enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *due, bool *dropped, struct err *err)
+{
+    struct share *s = &t->share;
+    enum pawl_status st = PAWL_OK;
+
+    /* A rank that has given up, or has no rows, takes part all the same. */
+    if (!s->begun) st = share_begin_gradient(t, b, err);
     if (st != PAWL_OK) return st;
-    if (inbox != s->inbox && !direct) dev_send(t->dev, &t->arena, s->inbox, (size_t)(inbox - s->inbox) * sizeof *inbox);
-    gradtree_join(t->dev, s->nodes, nodes, count, own);
+    if (!s->begun) list_nodes(t, b);
+    st = s->begun ? comm_end(s->comm, err) : exchange_now(t, b, err);
+    s->begun = false;
+    if (st != PAWL_OK || (st = share_flags(t, due, dropped, err)) != PAWL_OK || *dropped) return st;
+    gradtree_join(t->dev, s->nodes, s->first_node[s->size], range_count(s->own), t->g + (s->own.begin - s->held.begin));
     return s->sharded ? PAWL_OK : gather_slices(t, t->g, s->f32, err);
 }
 

@@ -36,6 +36,10 @@ struct share {
     struct note *notes;     /* (size) */
     struct gradtree_node *nodes;
     struct comm_piece *send, *recv;
+    int *ready;             /* (layers) pieces of send that may go once the backward pass has done this layer */
+    int *first_node;        /* (size + 1) of each rank's in nodes */
+    int nsend, nrecv;       /* of the gradient's exchange */
+    bool begun;             /* that exchange */
     bool told;              /* the others know that this rank was asked to stop */
     char reason[64];        /* why another rank asked all to stop */
     struct share_mark {
@@ -72,8 +76,12 @@ enum pawl_status share_gather_operand(struct trainer *t, struct err *err); /* th
 
 /* --- a step */
 struct range share_rows(const struct trainer *t, int64_t rows); /* that this rank computes */
-/* g = the sum over all rows, of the held slice. *due: rank 0's becomes everybody's. */
-enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *due, struct err *err);
+/* Where ranks send from the memory that they compute in, gradients of finished layers travel while the others are computed: begun before the last micro-batch of this rank's rows,
+ * gone on with when a layer is done. share_gradient does what is left, which may be all of it. */
+enum pawl_status share_begin_gradient(struct trainer *t, const struct batch *b, struct err *err);
+void share_layer_done(struct trainer *t, int layer);
+/* g = the sum over all rows, of the held slice. *due: rank 0's becomes everybody's. *dropped: whether any rank has not done its rows; then g is nothing. */
+enum pawl_status share_gradient(struct trainer *t, const struct batch *b, bool *due, bool *dropped, struct err *err);
 /* The norm's blocks, losses by row, and the sum of hash over ranks. */
 enum pawl_status share_sums(struct trainer *t, const struct batch *b, uint64_t *hash, struct err *err);
 

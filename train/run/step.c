@@ -44,6 +44,13 @@ struct under_way {
     int64_t row, rows; /* the first one, and how many */
 };
 
+static void layer_done(void *ctx, int layer)
+{
+    const struct under_way *u = ctx;
+
+    share_layer_done(u->t, layer);
+}
+
 /* Whether it must be given up: by the time that the last one took, or where there was none, if as much again as until now does not fit. */
 static bool must_give_up(void *ctx)
 {
@@ -73,6 +80,10 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
         if (may_stop && must_stop(t, first, run.end)) return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
         micro_view(&t->micro, b, first, n);
         u.begin = time_now(), u.row = first, u.rows = n;
+        if (first + n == run.end) {
+            if ((st = share_begin_gradient(t, b, err)) != PAWL_OK) return st;
+            step.layer_done = layer_done;
+        }
         if (!net_train(&t->net, &t->micro, step, (float)(1.0 / b->supervised), &t->tree, t->loss)) {
             t->given_up = n;
             return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
@@ -129,13 +140,13 @@ static enum pawl_status sum_losses(const struct trainer *t, const struct batch *
     return PAWL_OK;
 }
 
-enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *hashed, double *loss, struct step_sums *out, struct err *err)
+enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *hashed, bool *dropped, double *loss, struct step_sums *out, struct err *err)
 {
     const struct share *s = &t->share;
     double *blocks = t->norm_blocks + s->own.begin / CLIP_BLOCK;
-    enum pawl_status st = share_gradient(t, b, hashed, err);
+    enum pawl_status st = share_gradient(t, b, hashed, dropped, err);
 
-    if (st != PAWL_OK) return st;
+    if (st != PAWL_OK || *dropped) return st;
     t->dev->ops->sum_squares(t->dev, blocks, t->g + (s->own.begin - s->held.begin), range_count(s->own), CLIP_BLOCK);
     dev_fetch(t->dev, &t->arena, blocks, (size_t)clip_blocks(range_count(s->own)) * sizeof *blocks);
     out->hash = *hashed ? gradient_hash(t) : 0;

@@ -13,8 +13,9 @@ struct step_sums {
     double norm;   /* of the gradient, before clipping */
     uint64_t hash; /* of the gradient, the same for any number of threads and ranks; 0 unless it was asked for */
 };
-/* The sum over all ranks' rows in g. *loss becomes that of all rows where others had some. *hashed, on rank 0: whether the hash is wanted; the others are told. */
-enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *hashed, double *loss, struct step_sums *out, struct err *err);
+/* The sum over all ranks' rows in g. *loss becomes that of all rows where others had some. *hashed, on rank 0: whether the hash is wanted; the others are told. *dropped: whether this rank
+ * gave its rows up, then whether any did; then there is no sum. */
+enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *hashed, bool *dropped, double *loss, struct step_sums *out, struct err *err);
 /* AdamW with clipping; theta, moments and the operand copy follow. */
 enum pawl_status step_update(struct trainer *t, int64_t step, double norm, struct err *err);
 

@@ -397,19 +397,16 @@ static enum pawl_status watch_place(struct trainer *t, struct err *err)
     return t->evicted ? st : PAWL_OK;
 }
 
-/* Several ranks do a step together or not at all: one that had no time for its rows makes the others drop theirs, and all stand where the step began. */
-static enum pawl_status agree_on_step(struct trainer *t, const struct batch *b, enum pawl_status st, struct err *err)
+/* Several ranks do a step together or not at all: where one had no time for its rows, all stand where the step began. */
+static enum pawl_status drop_step(struct trainer *t, const struct batch *b, struct err *err)
 {
     struct note note = {0};
-    bool dropped = st == PAWL_ESTOPPED;
-    enum pawl_status all;
+    enum pawl_status st;
 
-    if (t->share.size == 1 || (st != PAWL_OK && !dropped)) return st;
-    if ((all = share_any(t, &dropped, err)) != PAWL_OK || !dropped) return all;
     t->given_up = b->rows;
     t->at.row = 0, t->at.row_loss = 0;
     fill_note(t, &note);
-    if ((all = share_agree(t, &note, err)) != PAWL_OK) return all;
+    if ((st = share_agree(t, &note, err)) != PAWL_OK) return st;
     t->saved_step = note.saved_step;
     return err_set(err, PAWL_ESTOPPED, "stopped by %s", stop_reason());
 }
@@ -421,15 +418,17 @@ static enum pawl_status train_step(struct trainer *t, struct err *err)
     const struct batch *b = loader_get(t->loader, t->at.step + 1);
     struct step_record r = {.step = b->step, .learning_rate = step_learning_rate(t, b->step)};
     struct step_sums sums;
-    bool due, chief = t->share.rank == 0;
+    bool due, dropped, chief = t->share.rank == 0;
     int64_t row = t->at.row;
     enum pawl_status st;
 
     profile_begin_step(t->profile);
     st = step_accumulate(t, b, &t->at.row, &t->at.row_loss, true, err);
-    if ((st = agree_on_step(t, b, st, err)) != PAWL_OK) return st;
+    dropped = st == PAWL_ESTOPPED && t->share.size > 1;
+    if (st != PAWL_OK && !dropped) return st;
     due = chief && journaling_due(t);
-    if ((st = step_gradient(t, b, &due, &t->at.row_loss, &sums, err)) != PAWL_OK) return st;
+    if ((st = step_gradient(t, b, &due, &dropped, &t->at.row_loss, &sums, err)) != PAWL_OK) return st;
+    if (dropped) return drop_step(t, b, err);
     step_waited(t, b, row, seconds_between(begin, time_now()));
     if ((st = step_update(t, b->step, sums.norm, err)) != PAWL_OK) return st;
     profile_end_step(t->profile);
