@@ -360,9 +360,14 @@ static void panels_along_cols(word *out, int64_t panel_stride, const struct matr
     for (int64_t i = i0; i < i1; i += RUN)
         for (int64_t s = s0; s < s1; s += WORD_UNITS) {
             int64_t end = min64(i + RUN, i1);
+            word *to = panel_column(out, panel_stride, i - i0) + (s - s0) / WORD_UNITS * TILE_COLS;
 
             read_words(words, m, s, s1, i, end);
-            for (int64_t k = 0; k < end - i; k += VL) vstore(panel_column(out, panel_stride, i - i0 + k) + (s - s0) / WORD_UNITS * TILE_COLS, vload(words + k));
+            for (int64_t k = 0; k < end - i; k += TILE_COLS, to += panel_stride) {
+                UNROLL for (int v = 0; v < TILE_COLS; v += VL) {
+                    if (k + v < end - i) vstore(to + v, vload(words + k + v));
+                }
+            }
         }
 }
 
