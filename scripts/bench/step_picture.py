@@ -9,7 +9,7 @@ Needs nothing but Python.
 import argparse
 import json
 
-ROW, LEFT, WIDTH, TOP = 22, 150, 470, 34
+ROW, LEFT, WIDTH, TOP = 22, 150, 430, 34
 
 
 def main():
