@@ -27,7 +27,7 @@ enum pawl_status nccl_open(struct comm *c, struct dev *dev, struct err *err)
 struct seat {
     char machine[64], card[16], device[64]; /* card "": the device is the host */
     int32_t version;                        /* of NCCL; 0: why it can't be used */
-    char why[200];
+    char why[240];
 };
 
 /* Containers of one machine say the same, restarts of it do not. */
@@ -114,7 +114,7 @@ enum pawl_status comm_open_device(struct comm *c, struct dev *dev, bool named, s
     for (int k = 0; k < c->size; k++) any |= seat[k].card[0] != 0;
     if (!any || c->size == 1) goto done;
     if (!named && find_pair(seat, c->size, &a, &b)) {
-        st = err_set(err, PAWL_EINVAL, "ranks %d and %d of one machine have both come to its card %s: start as many ranks as cards are visible, or name the card that they share (device: cuda:0)", a, b,
+        st = err_set(err, PAWL_EINVAL, "rank %d and rank %d are on one card, %s: start as many ranks as cards are visible, or name the card that they share (device: cuda:0)", a, b,
                      seat[b].card);
         goto done;
     }

@@ -18,7 +18,7 @@ struct vectors {
     const char *name;
     struct buf header;
     int n;
-    const float *whole[VECTORS], *held[VECTORS];
+    const float *whole[VECTORS], *held[VECTORS]; /* held: the device's */
 };
 
 static void list_vectors(const struct trainer *t, struct vectors out[FILES])
@@ -63,8 +63,11 @@ static enum pawl_status write_slices(const struct trainer *t, const struct vecto
 
     if (st == PAWL_OK) {
         for (int i = 0; i < v->n && st == PAWL_OK; i++) {
-            st = fd_pwrite(sys, fd, v->held[i], bytes, (off_t)(v->header.len + ((size_t)i * (size_t)t->lora.n + (size_t)held.begin) * sizeof(float)), path, err);
-            file_sum_add(&sum[i], v->held[i], bytes);
+            const float *mine = dev_fetch(t->dev, &t->arena, v->held[i], bytes);
+
+            if ((st = dev_check(t->dev, err)) == PAWL_OK)
+                st = fd_pwrite(sys, fd, mine, bytes, (off_t)(v->header.len + ((size_t)i * (size_t)t->lora.n + (size_t)held.begin) * sizeof(float)), path, err);
+            if (st == PAWL_OK) file_sum_add(&sum[i], mine, bytes);
         }
         if (st == PAWL_OK) st = fd_sync(sys, fd, false, path, err);
         sys->close(fd);

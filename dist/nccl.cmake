@@ -1,0 +1,12 @@
+# NCCL's header, and CUDA's that it includes: where both are, ranks on cards exchange over NCCL. The library itself is opened at run time (dist/nccl_library.c).
+find_path(PAWL_NCCL_INCLUDE nccl.h HINTS $ENV{NCCL_HOME}/include ${CUDA_ROOT}/include $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include /usr/local/cuda/include)
+find_path(PAWL_CUDA_INCLUDE cuda_runtime.h HINTS ${CUDA_ROOT}/include $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include /usr/local/cuda/include)
+if(PAWL_NCCL_INCLUDE AND PAWL_CUDA_INCLUDE)
+  set(PAWL_NCCL_INCLUDES ${PAWL_NCCL_INCLUDE} ${PAWL_CUDA_INCLUDE})
+endif()
+if(PAWL_NCCL_INCLUDES AND PAWL_CUDA_FOUND)
+  message(STATUS "NCCL: ${PAWL_NCCL_INCLUDE}/nccl.h")
+  target_compile_definitions(pawl_dist PRIVATE PAWL_NCCL)
+  target_include_directories(pawl_dist SYSTEM PRIVATE ${PAWL_NCCL_INCLUDES})
+  target_link_libraries(pawl_dist PRIVATE ${CMAKE_DL_LIBS})
+endif()

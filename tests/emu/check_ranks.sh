@@ -1,0 +1,90 @@
+#!/bin/bash
+# Several ranks on emulated cards, over the stand-in for NCCL: the bits of one rank on one card, whatever the seeds; a rank that dies ends all with 75, and the run goes on with any other number; who
+# gets which card, and where the exchange goes through the host, with the reason said.
+set -u
+pawl=$1 root=$2
+dir=$(mktemp -d)
+job=
+trap 'kill -9 $job 2>/dev/null; rm -rf "$dir"' EXIT
+export XDG_CACHE_HOME=$dir/cache OMP_WAIT_POLICY=passive
+fail() { echo "FAILED: $*"; exit 1; }
+
+awk 'BEGIN { for (i = 1; i <= 24; i++) {
+    q = ""; for (k = 0; k < 1 + i * 7 % 9; k++) q = q "w" (i * k % 17) " ";
+    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"a%d b%d\"}]}\n", q, i % 7, i % 5 } }' >"$dir/train.jsonl"
+cat >"$dir/run.yaml" <<YAML
+base_model: $root/tests/golden/llama
+load_in_4bit: true
+datasets:
+  - path: $dir/train.jsonl
+    type: chat_template
+lora_r: 4
+lora_dropout: 0.1
+sequence_len: 96
+micro_batch_size: 1
+global_batch_size: 5
+max_steps: 4
+learning_rate: 5e-3
+save_steps: 2
+spot: off
+max_fruitless_starts: 1000
+YAML
+run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@" 2>"$dir/err" || fail "$*: exit $?: $(cat "$dir/err")"; }
+bare() { sed 's/"tokens_per_second".*//' "$1/metrics.jsonl"; }
+same() { # DIR WHAT: adapter, moments and metrics of DIR equal those of one rank
+    for f in adapter_model.safetensors optimizer.safetensors; do
+        cmp "$dir/whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
+    done
+    cmp <(bare "$dir/whole") <(bare "$1") || fail "$2: metrics.jsonl differs"
+}
+lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
+
+PAWL_EMU_SEED=1 run "$dir/whole"
+grep -q '"device":"cuda:0 emulated"' "$dir/whole/events.jsonl" || fail "it did not run on the card: $(head -1 "$dir/whole/events.jsonl")"
+
+# Without --ranks a process for each card.
+count=0
+for cell in 2,0, 2,1,--ranks=2 3,0,--ranks=3 3,1,; do
+    IFS=, read -r n z how <<<"$cell"
+    PAWL_EMU_CARDS=$n PAWL_EMU_SEED=$((n + 10 * z)) run "$dir/grid" $how --set zero_stage="$z"
+    [ -s "$dir/err" ] && fail "$n ranks, zero_stage $z: $(cat "$dir/err")"
+    grep -q "\"ranks\":$n,.*\"transport\":\"nccl\"" "$dir/grid/events.jsonl" || fail "$n ranks, zero_stage $z: not over NCCL: $(grep '"ranks"' "$dir/grid/events.jsonl")"
+    same "$dir/grid" "$n ranks, zero_stage $z"
+    rm -rf "$dir/grid"
+    count=$((count + 1))
+done
+
+# A rank is killed once a step is recorded: the others end, all durable, and another number goes on.
+PAWL_EMU_CARDS=3 PAWL_EMU_SEED=5 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/hurt" 2>"$dir/err" &
+job=$!
+until [ "$(lines "$dir/hurt")" -ge 1 ] || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
+read -ra rank <<<"$(cat "/proc/$job/task/$job/children" 2>/dev/null)"
+kill -9 "${rank[1]}" 2>/dev/null || fail "the run was over before it was hurt"
+begin=${EPOCHREALTIME/./}
+wait $job
+rc=$?
+killed=$(((${EPOCHREALTIME/./} - begin) / 1000))
+[ $rc = 75 ] || fail "a killed rank: exit $rc, expected 75: $(cat "$dir/err")"
+grep -q 'rank 1 is gone' "$dir/err" || fail "a killed rank is not named: $(cat "$dir/err")"
+[ "$killed" -lt 61000 ] || fail "a killed rank: all had ended after $killed ms"
+PAWL_EMU_CARDS=2 PAWL_EMU_SEED=6 run "$dir/hurt"
+same "$dir/hurt" "a killed rank, then two"
+grep '"event":"replay"' "$dir/hurt/events.jsonl" | grep -q '"proved":false,"possible":true' && fail "a step computed again differs: $(grep '"replay"' "$dir/hurt/events.jsonl")"
+
+# More ranks than cards; a card that two share because they were told to; a library that is not there.
+refused() { # CARDS WHAT SAYS ARGS
+    PAWL_EMU_CARDS=$1 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/refused" "${@:4}" 2>"$dir/err"
+    [ $? = 1 ] && grep -q "$3" "$dir/err" && [ "$(wc -l <"$dir/err")" = 1 ] || fail "$2: $(cat "$dir/err")"
+}
+refused 2 "three ranks, two cards" "has no card: it has 2 that are visible: start 2 ranks" --ranks 3
+refused 1 "two ranks, one card" "rank 0 and rank 1 are on one card, 0000:01:00.0: start as many" --ranks 2
+through_host() { # WHAT SAYS ARGS
+    run "$dir/host" --ranks 2 "${@:3}"
+    grep -q "through the host (tcp): $2" "$dir/err" || fail "$1: $(cat "$dir/err")"
+    grep -q '"ranks":2,.*"transport":"tcp"' "$dir/host/events.jsonl" || fail "$1: $(grep '"ranks"' "$dir/host/events.jsonl")"
+    same "$dir/host" "$1"
+    rm -rf "$dir/host"
+}
+through_host "one card by name" "ranks 0 and 1 are on one card" --set device=cuda:0
+PAWL_EMU_CARDS=2 PAWL_EMU_NCCL=none through_host "no library" "rank 0: libnccl.so.2 can't be opened"
+echo "ranks on cards: $count cells and a run with a killed rank: 0 differences; all ended $killed ms after a rank was killed"
