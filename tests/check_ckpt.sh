@@ -49,6 +49,14 @@ make "$run/checkpoint-5" 5 1 '\0\0\0\0'
 "$pawl" ckpt prune --keep 2 "$run" | grep -q '1 checkpoint removed' || fail "prune"
 [ "$(cd "$run" && echo checkpoint-*)" = "checkpoint-10 checkpoint-12 checkpoint-15 checkpoint-20" ] || fail "after prune: $(ls "$run")"
 
+# A copy that lost its links: the newest that verifies knows which one is the best.
+rm "$run/adapter-best"
+printf '{"format_version": 1, "run_id": "0123456789abcdef", "generation": 2, "step": 12, "files": [%s, %s], "state": {"best_step": 10}' \
+    "$(entry "$run/checkpoint-12/adapter_model.safetensors")" "$(entry "$run/checkpoint-12/adapter_config.json")" >"$run/checkpoint-12/manifest.json"
+printf ',\n "crc32": "%s"\n}\n' "$(crc "$run/checkpoint-12/manifest.json")" >>"$run/checkpoint-12/manifest.json"
+make "$run/checkpoint-5" 5 1 '\0\0\0\0'
+"$pawl" ckpt prune --keep 2 "$run" 2>"$work/err" | grep -q '1 checkpoint removed' && [ -d "$run/checkpoint-10" ] || fail "prune without links: $(ls "$run")"
+
 rc=0; "$pawl" ckpt prune --keep 1 "$run" 2>"$work/err" || rc=$?
 [ $rc = 2 ] || fail "--keep 1: exit $rc, expected 2"
 rc=0; "$pawl" ckpt ls "$work/nothing" 2>"$work/err" || rc=$?

@@ -255,13 +255,24 @@ static int cmd_show(int argc, char **argv)
 
 /* --- prune */
 
+/* The best by evaluation, to be freed: as the newest that verifies says, since links get lost in copies; NULL: none. */
+static char *best_of(const char *run_dir)
+{
+    struct ckpt *c = NULL;
+    int64_t step = 0;
+
+    if (ckpt_newest(&c, NULL, run_dir, NULL) == PAWL_OK && c) json_int64(json_get(c->state, "best_step"), &step);
+    ckpt_free(c);
+    return step > 0 ? xasprintf(CKPT_PREFIX "%lld", (long long)step) : NULL;
+}
+
 static int cmd_prune(int argc, char **argv)
 {
     int64_t keep = 3;
     struct retention rule = {0};
     bool json = false;
     const struct cli_option options[] = {
-        {"keep", 0, CLI_INT, &keep, "N", "newest verified ones to keep (default 3), and the one that " STORE_BEST " points to", 2, 1e9},
+        {"keep", 0, CLI_INT, &keep, "N", "newest verified ones to keep (default 3), and the best by evaluation", 2, 1e9},
         {"dry-run", 'n', CLI_FLAG, &rule.dry_run, NULL, "only say how many would go", 0, 0},
         {0},
     };
@@ -269,7 +280,7 @@ static int cmd_prune(int argc, char **argv)
                                   options, 1, 1, &json};
     struct store *store = NULL;
     struct err err;
-    char best[256], *link = NULL;
+    char linked[256], *link = NULL, *noted = NULL;
     size_t removed = 0;
     enum pawl_status st;
     int rc = cli_parse(&spec, &argc, argv);
@@ -285,15 +296,16 @@ static int cmd_prune(int argc, char **argv)
         return cli_fail(&err);
     }
     link = xasprintf("%s/" STORE_BEST, argv[0]);
-    ssize_t n = readlink(link, best, sizeof best - 1);
-    best[n > 0 ? n : 0] = 0;
+    ssize_t n = readlink(link, linked, sizeof linked - 1);
+    linked[n > 0 ? n : 0] = 0;
     rule.limit = (int)keep;
-    rule.best = best;
+    rule.best = n > 0 ? linked : (noted = best_of(argv[0]));
     if ((st = store_open(&store, &fsys_real, argv[0], &err)) == PAWL_OK) st = store_retain(store, &rule, &removed, &err);
 done:
     if (st == PAWL_OK && json) printf("{\"removed\":%zu}\n", removed);
     else if (st == PAWL_OK) printf("%zu %s %s\n", removed, removed == 1 ? "checkpoint" : "checkpoints", rule.dry_run ? "would be removed" : "removed");
     store_close(store);
+    free(noted);
     free(link);
     return st == PAWL_OK ? 0 : cli_fail(&err);
 }
