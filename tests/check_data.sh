@@ -41,6 +41,12 @@ refused "no example is left of 4 records: 4 too long" data/long.yaml --set trunc
 refused "data/nowhere.jsonl" data/text.yaml --set datasets.0.path=data/nowhere.jsonl
 refused "no field \"messages\"" data/text.yaml --set datasets.0.type=chat_template
 
+# A block of {% generation %} that begins inside of a token: " a" (263) is learned, not only what is behind it.
+printf '%s' '{% for m in messages %}{{ m.role }}: {% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% endfor %}' >"$scratch/inside.jinja"
+printf '%s\n' '{"messages": [{"role": "assistant", "content": "a dog"}]}' >"$scratch/inside.jsonl"
+"$pawl" data data/roles.yaml --set datasets.0.path="$scratch/inside.jsonl" --set chat_template=jinja --set chat_template_jinja="$scratch/inside.jinja" --dump - >"$scratch/inside" || fail "inside: exit $?"
+grep -qF '61,263,35,103,114,106,2],"labels_mask":[0,0,0,0,0,0,0,1,1,1,1,1,1]' "$scratch/inside" || fail "inside: $(cat "$scratch/inside")"
+
 # The page: every token of the example with its id, what is learned marked, all text escaped, nothing loaded.
 printf '%s\n' '{"text": "<script>alert(1)</script> \"q\" \u0027 \u202eabc & \u00e9"}' >"$scratch/page.jsonl"
 "$pawl" data data/text.yaml --set datasets.0.path="$scratch/page.jsonl" --html "$scratch/page.html" >"$scratch/out" || fail "html: exit $?"

@@ -140,6 +140,37 @@ static void every_message_has_its_place(void **state)
     json_free(j);
 }
 
+/* A turn may have several marks, and the end of a conversation one that is no turn's own (Phi-3 of TRL): all of the last turn before it. */
+static void a_turn_may_have_several_marks(void **state)
+{
+    static const char source[] =
+        "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}[think]{% endgeneration %}|{% generation %}{{ m.content }}<end>{% endgeneration %}"
+        "{% else %}{{ m.content }}<end>{% endif %}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% elif messages[-1].role == 'assistant' %}{% generation %}<eos>{% endgeneration %}{% endif %}";
+    static const char *const texts[] = {"[think]", "2<end>", "[think]", "yes<end>", "<eos>"};
+    static const size_t owners[] = {1, 1, 3, 3, 3};
+    struct chat_template *t = template_of(source, sizeof source - 1);
+    struct json *j = parse(two_turns);
+    struct chat_input in = {.messages = json_root(j)};
+    struct chat_text c = {0};
+    struct err err = {0};
+    size_t n = 0;
+
+    if (chat_render_spans(t, &in, &c, &err) != PAWL_OK) fail_msg("%s", err.text);
+    for (size_t i = 0; i < c.n; i++) {
+        const struct chat_span *s = &c.spans[i];
+        if (!s->assistant) continue;
+        assert_true(n < 5);
+        assert_int_equal(s->message, owners[n]);
+        assert_int_equal(s->end - s->begin, strlen(texts[n]));
+        assert_memory_equal(c.text.data + s->begin, texts[n], strlen(texts[n]));
+        n++;
+    }
+    assert_int_equal(n, 5);
+    chat_text_free(&c);
+    chat_template_free(t);
+    json_free(j);
+}
+
 /* Qwen3's habit: only the last turn keeps its reasoning. */
 static void history_that_is_rewritten_is_learned_turn_by_turn(void **state)
 {
@@ -285,7 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_templates), cmocka_unit_test(masks_are_transformers), cmocka_unit_test(every_message_has_its_place),
-        cmocka_unit_test(history_that_is_rewritten_is_learned_turn_by_turn), cmocka_unit_test(turns_are_found_by_their_content_where_prefixes_fail),
+        cmocka_unit_test(a_turn_may_have_several_marks), cmocka_unit_test(history_that_is_rewritten_is_learned_turn_by_turn), cmocka_unit_test(turns_are_found_by_their_content_where_prefixes_fail),
         cmocka_unit_test(messages_are_seen_as_transformers_shows_them), cmocka_unit_test(short_contents_are_found_where_they_stand), cmocka_unit_test(errors_are_clear),
     };
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CACHE_MAGIC 0x316e656b6f743170u /* changes with the format */
+#define CACHE_MAGIC 0x326e656b6f743170u /* changes with the format */
 #define CHUNK_MAGIC 0x6b6e7568636c7761u
 #define END_MAGIC 0x646e656c77617061u
 

@@ -261,9 +261,20 @@ static void look_at_messages(struct work *w)
     }
 }
 
-static void set_mask(struct work *w, size_t begin, size_t end)
+static void set_mask(struct work *w, size_t from, size_t end)
 {
-    for (size_t k = token_at(&w->tokens, begin); k < w->tokens.n && w->tokens.at[k] < end; k++) w->mask[k] = 1;
+    for (size_t k = from; k < w->tokens.n && w->tokens.at[k] < end; k++) w->mask[k] = 1;
+}
+
+/* Where what a message says begins: with the token that holds its first byte, or it would never be learned behind "ASSISTANT: ", whose space the first word
+ * takes along. A special token may have taken white space, not what is said. */
+static size_t first_said(const struct work *w, size_t begin)
+{
+    const struct tokens *t = &w->tokens;
+    size_t k = token_at(t, begin);
+    bool inside = k > 0 && (k == t->n || t->at[k] > begin);
+
+    return inside && !is_special(w, t->ids[k - 1]) ? k - 1 : k;
 }
 
 static bool special_between(const struct work *w, size_t begin, size_t end)
@@ -308,8 +319,8 @@ static void mask_spans(struct work *w)
         bool train = m->train[s->message];
         bool eot[] = {[TRAIN_ON_TURN] = train, [TRAIN_ON_ALL] = true, [TRAIN_ON_LAST] = i == last, [TRAIN_ON_NONE] = false};
 
-        if (train) set_mask(w, s->begin, s->eot);
-        if (eot[w->r->part->train_on_eos]) set_mask(w, s->eot, s->end);
+        if (train && s->eot > s->begin) set_mask(w, first_said(w, s->begin), s->eot);
+        if (eot[w->r->part->train_on_eos]) set_mask(w, token_at(&w->tokens, s->eot), s->end);
     }
     if (last < c->n && c->spans[last].assistant && !special_between(w, c->spans[last].begin, c->spans[last].end)) note(w, FINDING_NO_END_OF_TURN);
 }

@@ -377,27 +377,64 @@ static void find_contents(struct chat_text *out, const struct rendering *r, size
     }
 }
 
-/* By the template's own marks: the k-th belongs to the k-th turn of the assistant. */
+/* Which turn each mark belongs to, where a turn may have several or none: those that are in the text up to it already, without what ends a conversation. */
+static enum pawl_status owners_by_prefixes(size_t *owner, const struct rendering *r, const struct jinja_marks *marks, bool prompt, struct err *err)
+{
+    const struct json_value *messages = r->in->messages;
+    struct jinja_marks some = {0};
+    struct buf text = {0};
+    size_t known = 0, last = 0;
+    enum pawl_status st = PAWL_OK;
+
+    for (size_t i = 0; i < messages->len && st == PAWL_OK; i++) {
+        if (!is_assistant(&messages->items[i])) continue;
+        text.len = 0;
+        last = i;
+        if (i > 0 && (render(r->t, r->in, i, prompt, &text, &some, err) != PAWL_OK || some.n != known)) st = PAWL_EINVAL; /* not the assistant's alone */
+        text.len = 0;
+        if (st != PAWL_OK || render(r->t, r->in, i + 1, prompt, &text, &some, err) != PAWL_OK || some.n < known || some.n > marks->n) st = PAWL_EINVAL;
+        for (size_t k = 0; st == PAWL_OK && k < some.n; k++) {
+            if (some.items[k].begin != marks->items[k].begin || some.items[k].end != marks->items[k].end) st = PAWL_EINVAL;
+            if (k >= known) owner[k] = i;
+        }
+        if (st == PAWL_OK) known = some.n;
+    }
+    for (; known < marks->n; known++) owner[known] = last;
+    free(some.items);
+    buf_free(&text);
+    return st;
+}
+
+/* By the template's own marks: one for each turn of the assistant, or as many as the texts up to each turn have. */
 static enum pawl_status spans_by_marks(struct chat_text *out, const struct rendering *r, const struct jinja_marks *marks, struct err *err)
 {
     const struct json_value *messages = r->in->messages;
-    size_t turns = 0, k = 0, done = 0, place = 0;
+    size_t turns = 0, done = 0, place = 0, *owner = xcalloc(marks->n + 1, sizeof *owner);
+    enum pawl_status st = PAWL_OK;
 
-    for (size_t i = 0; i < messages->len; i++) turns += is_assistant(&messages->items[i]);
-    if (marks->n != turns)
-        return err_set(err, PAWL_EINVAL, "the template marks %zu turns with {%% generation %%}, the conversation has %zu of the assistant: which is which can't be told",
-                       marks->n, turns);
     for (size_t i = 0; i < messages->len; i++) {
         if (!is_assistant(&messages->items[i])) continue;
-        size_t begin = marks->items[k].begin, end = marks->items[k++].end, eot = content_end(r, i, begin, end);
-        find_contents(out, r, done, i, place, begin);
+        if (turns < marks->n) owner[turns] = i;
+        turns++;
+    }
+    if (marks->n != turns &&
+        (turns == 0 || (owners_by_prefixes(owner, r, marks, true, err) != PAWL_OK && owners_by_prefixes(owner, r, marks, false, err) != PAWL_OK))) {
+        st = err_set(err, PAWL_EINVAL, "the template marks %zu turns with {%% generation %%}, the conversation has %zu of the assistant: which is which can't be told",
+                     marks->n, turns);
+        goto done;
+    }
+    for (size_t k = 0; k < marks->n; k++) {
+        size_t begin = marks->items[k].begin, end = marks->items[k].end, i = owner[k], eot = content_end(r, i, begin, end);
+        if (i >= done) find_contents(out, r, done, i, place, begin);
         while (eot < end && blank(r->text[eot])) eot++;
         add_span(out, (struct chat_span){.begin = begin, .eot = eot, .end = end, .message = i, .role = role_of(&messages->items[i]), .assistant = true});
         done = i + 1;
         place = end;
     }
     find_contents(out, r, done, messages->len, place, out->text.len);
-    return PAWL_OK;
+done:
+    free(owner);
+    return st;
 }
 
 static bool begins_with(const struct buf *text, const struct buf *prefix)

@@ -91,6 +91,10 @@ struct jv jitem(struct jev *e, struct jv v, struct jv key);                /* v[
 struct jv_list *jiterate(struct jev *e, struct jv v);
 bool jcontains(struct jev *e, struct jv in, struct jv what);
 struct jv jbinary(struct jev *e, enum jn_op op, struct jv a, struct jv b);
+struct jv jcompare(struct jev *e, const struct jn *n);             /* a chain: a < b == c */
+struct jv jslice(struct jev *e, struct jv v, const struct jn *n);  /* v[a:b:c] */
+struct jv jundefined(struct jev *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* a value that fails with this text where it is used */
+_Noreturn void juse_of_undefined(struct jev *e, struct jv v);
 struct jv jconcat(struct jev *e, struct jv a, struct jv b); /* of two strings */
 struct jv jstr(struct jev *e, struct jv v);                 /* str(v) */
 struct jv jtake(struct jev *e, struct buf *b);              /* the text of b as a value; b is freed */
