@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plants one fault after the other into a copy of the CUDA backend and expects the emulated op tests to fail: scripts/plant.sh BUILD [WORD], after BUILD was built
+# Plants one fault after the other into a copy of the CUDA backend, or of the transport between cards, and expects the emulated tests to fail: scripts/plant.sh BUILD [WORD], after BUILD was built
 # with its tests; WORD: only faults whose name has it.
 # A fault is a file, a text in it, what stands there instead, the .cu files to compile again, and the tests that must notice (of tests/test_ops.c, with device: in front of
 # tests/emu/test_device.c). Last line: "N of N planted faults caught".
@@ -49,6 +49,27 @@ plant() { # NAME FILE OLD NEW SOURCES TESTS
     echo "MISSED: $name"
 }
 
+# In dist/nccl.c, for the tests of ranks on cards. The link is the build's own (of CMake's Makefiles), but for that object.
+plant_nccl() { # NAME OLD NEW
+    local name=$1 link=$build/tests/emu/CMakeFiles/emu_transport.dir/link.txt include
+    [[ $name == *"$word"* && -f $link ]] || return
+    planted=$((planted + 1))
+    include=$(sed -n 's/^PAWL_\(NCCL\|CUDA\)_INCLUDE:PATH=/-isystem /p' "$build/CMakeCache.txt")
+    OLD=$2 NEW=$3 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/' dist/nccl.c >"$work/nccl.c"
+    if cmp -s dist/nccl.c "$work/nccl.c"; then
+        echo "NOT PLANTED: $name: dist/nccl.c no longer has the text '$2'"
+        return
+    fi
+    ${CC:-cc} -std=gnu11 -O1 -w -D_GNU_SOURCE -DPAWL_NCCL -I . $include -c "$work/nccl.c" -o "$work/nccl.o" || { echo "NOT PLANTED: $name does not compile"; return; }
+    (cd "$build/tests/emu" && eval "$(sed "s|[^ ]*/dist/nccl.c.o|$work/nccl.o|; s|-o emu_transport|-o $work/emu_transport|" CMakeFiles/emu_transport.dir/link.txt)") || return
+    if timeout 300 "$work/emu_transport" >"$work/log" 2>&1; then
+        echo "MISSED: $name"
+    else
+        caught=$((caught + 1))
+        echo "caught: $name: $(grep -m1 -o 'emulation: .*' "$work/log" | cut -c1-150)"
+    fi
+}
+
 # barriers and waits
 plant "attention reads values before all warps wrote them" attention.cu '__syncthreads(); /* the values are here, the keys are read */' '' attention.cu 'attention_agrees'
 plant "attention overwrites keys and values that are still read" attention.cu '__syncthreads(); /* the next keys are here, the values are read */' '' attention.cu 'attention_agrees'
@@ -88,6 +109,11 @@ plant "a GEMM is promised more alignment than it has" blas.cu 'return (int)(all 
 plant "the head's sums are not scaled down when the maximum rises" head.cu 'dx[row * C + k] *= down;' ';' head.cu 'head_agrees'
 plant "masks are keyed by the micro-batch and not by the row" linear.cu '(uint32_t)(t - m.row_start[row])' '(uint32_t)t' linear.cu 'lora_agrees'
 plant "a code of NF4 is wrong" formats.cuh '0x1.45f5fep-4f' '0x1.55f5fep-4f' dequant.cu 'rows_are_moved'
+
+# ranks on cards
+plant_nccl "a group is not waited for before the next call" ': settle(c, "ncclGroupEnd", 0, err)' ': PAWL_OK'
+plant_nccl "a receive is left out" 'for (int i = 0; i < nrecv' 'for (int i = 1; i < nrecv'
+plant_nccl "a communicator is destroyed while it finalizes" 'settle(c, "ncclCommFinalize", GOODBYE_SECONDS, &unused) == PAWL_OK' 'true'
 
 echo "$caught of $planted planted faults caught"
 [ "$caught" = "$planted" ]
