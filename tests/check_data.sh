@@ -41,6 +41,15 @@ refused "no example is left of 4 records: 4 too long" data/long.yaml --set trunc
 refused "data/nowhere.jsonl" data/text.yaml --set datasets.0.path=data/nowhere.jsonl
 refused "no field \"messages\"" data/text.yaml --set datasets.0.type=chat_template
 
+# What the five sets do not have: a template that writes BOS twice stops a run, a role that nobody knows is named.
+printf '%s' '{{ bos_token }}{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}' >"$scratch/twice.jinja"
+printf '%s\n' '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' '{"messages": [{"role": "gpt4", "content": "a"}, {"role": "assistant", "content": "c"}]}' >"$scratch/roles.jsonl"
+"$pawl" data data/roles.yaml --set datasets.0.path="$scratch/roles.jsonl" --set chat_template=jinja --set chat_template_jinja="$scratch/twice.jinja" >"$scratch/out" 2>&1
+rc=$?
+[ $rc = 1 ] || fail "BOS twice: exit $rc"
+grep -q 'error: .*BOS token twice: 2' "$scratch/out" && grep -qF "$scratch/roles.jsonl line 1, 2" "$scratch/out" || fail "BOS twice: $(cat "$scratch/out")"
+grep -q 'a role that is none of .*: 1' "$scratch/out" && grep -qF "at $scratch/roles.jsonl line 2" "$scratch/out" || fail "unknown role: $(cat "$scratch/out")"
+
 # A block of {% generation %} that begins inside of a token: " a" (263) is learned, not only what is behind it.
 printf '%s' '{% for m in messages %}{{ m.role }}: {% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% endfor %}' >"$scratch/inside.jinja"
 printf '%s\n' '{"messages": [{"role": "assistant", "content": "a dog"}]}' >"$scratch/inside.jsonl"

@@ -17,7 +17,7 @@ static const struct tm fixed_date = {.tm_year = 124, .tm_mon = 6, .tm_mday = 26,
 /* --- type: auto */
 
 /* Parses the first records that are JSON. */
-static enum pawl_status first_records(struct json *out[GUESS_RECORDS], int *n, const struct files *files, struct err *err)
+static enum pawl_status first_records(struct json *out[GUESS_RECORDS], int64_t line[GUESS_RECORDS], int *n, const struct files *files, struct err *err)
 {
     struct source *source = NULL;
     struct source_chunk chunk = {0};
@@ -26,6 +26,7 @@ static enum pawl_status first_records(struct json *out[GUESS_RECORDS], int *n, c
     *n = 0;
     if (st == PAWL_OK) st = source_next(source, &chunk, err);
     for (size_t i = 0; st == PAWL_OK && i < chunk.n && *n < GUESS_RECORDS; i++) {
+        line[*n] = chunk.record[i].line;
         if (json_parse(&out[*n], chunk.text.data + chunk.record[i].at, chunk.record[i].len, NULL) == PAWL_OK) (*n)++;
     }
     source_chunk_free(&chunk);
@@ -33,7 +34,7 @@ static enum pawl_status first_records(struct json *out[GUESS_RECORDS], int *n, c
     return st;
 }
 
-static enum pawl_status guess_type(struct reading *r, struct json *const *record, int n, const char *path, struct err *err)
+static enum pawl_status guess_type(struct reading *r, struct json *const *record, const int64_t *line, int n, const char *path, struct err *err)
 {
     struct buf keys = {0};
 
@@ -42,13 +43,13 @@ static enum pawl_status guess_type(struct reading *r, struct json *const *record
 
         if (type == DATASET_AUTO) {
             record_list_keys(json_root(record[i]), &keys);
-            err_set(err, PAWL_EINVAL, "%s: type auto: a record with %s fits no type: expected %s; %s; %s; %s; or %s", path, keys.data, record_keys(DATASET_CHAT),
+            err_set(err, PAWL_EINVAL, "%s:%lld: type auto: a record with %s fits no type: expected %s; %s; %s; %s; or %s", path, (long long)line[i], keys.data, record_keys(DATASET_CHAT),
                     record_keys(DATASET_PROMPT_COMPLETION), record_keys(DATASET_ALPACA), record_keys(DATASET_INPUT_OUTPUT), record_keys(DATASET_COMPLETION));
             buf_free(&keys);
             return PAWL_EINVAL;
         }
         if (i && type != r->type) {
-            return err_set(err, PAWL_EINVAL, "%s: type auto: the first records are of more than one type, %s and %s: write type out", path, record_keys((enum dataset_type)r->type),
+            return err_set(err, PAWL_EINVAL, "%s:%lld: type auto: the first records are of more than one type, %s and here %s: write type out", path, (long long)line[i], record_keys((enum dataset_type)r->type),
                            record_keys((enum dataset_type)type));
         }
         r->type = type;
@@ -117,15 +118,16 @@ static bool is_rare(const struct tokenizer *t, int32_t id)
 enum pawl_status reading_init(struct reading *r, const struct dataset_config *part, const struct dataset_options *opt, const struct files *files, struct err *err)
 {
     struct json *record[GUESS_RECORDS];
+    int64_t line[GUESS_RECORDS];
     size_t vocabulary = tokenizer_size(opt->tokenizer);
     bool chat;
     int n = 0;
     enum pawl_status st;
 
     *r = (struct reading){.part = part, .opt = opt, .type = part->type, .tokenizer = opt->tokenizer, .date = fixed_date, .bos = -1, .eos = -1};
-    if ((st = first_records(record, &n, files, err)) != PAWL_OK) goto done;
+    if ((st = first_records(record, line, &n, files, err)) != PAWL_OK) goto done;
     if (part->type == DATASET_AUTO) {
-        if ((st = guess_type(r, record, n, files->path[0], err)) != PAWL_OK) goto done;
+        if ((st = guess_type(r, record, line, n, files->path[0], err)) != PAWL_OK) goto done;
         if (!opt->quiet) log_info("%s: type auto: %s, by its keys", part->path, type_names[r->type]);
     }
     chat = r->type == DATASET_CHAT;
