@@ -246,7 +246,7 @@ if [ "${PAWL_REMOTE_ONLY:-local}" = local ]; then
 fi
 if [ "$long" = 1 ]; then
     s3=${PAWL_RCLONE_S3:-}
-    [ -z "$s3" ] && for p in $(type -ap rclone); do "$p" serve s3 --help >/dev/null 2>&1 && { s3=$p; break; }; done
+    # An old rclone answers `serve s3 --help` with the help of `serve`.
     if [ -n "$s3" ] || python3 -c 'import moto.server' 2>/dev/null; then
         kind=s3 store_name="S3" store=$dir/s3
         s3_up
