@@ -197,7 +197,7 @@ static void run_rows(const struct part *w, const struct pass *pass, bool first, 
             int64_t n = n0 + i * TILE_COLS, end = min64(n + TILE_COLS, n1);
             float *c = w->partial ? w->partial + ((r0 - m0) * panels + i * rows) * TILE_COLS : w->tile;
 
-            prefetch_rows(pass, r0 + rows, next, i, panels);
+            if (panels > 1) prefetch_rows(pass, r0 + rows, next, i, panels);
             if (last) prefetch_tile(w->g, rows, r0, n);
             run_pass(w, pass, w->block, w->panels + i * w->panel_stride, c, !first, rows, (int)ceil_div(end - n, VL), r0, n);
             if (last) store_tile(w->g, c, rows, r0, n, end);

@@ -353,10 +353,28 @@ static inline void read_words(word *out, const struct matrix *m, int64_t s, int6
 #endif
 }
 
+/* Activations along columns need no turning and, one a word, no zipping: they go straight into the panels. */
+static bool panels_of_elems(word *out, int64_t panel_stride, const struct matrix *m, int64_t i0, int64_t i1, int64_t s0, int64_t s1)
+{
+    if (PAIRS || !m->x || m->mask.lay || (i1 - i0) % VL != 0) return false;
+    for (int64_t s = s0; s < s1; s++) {
+        const elem *x = m->x + s * m->stride;
+        word *to = out + (s - s0) * TILE_COLS;
+
+        for (int64_t i = i0; i < i1; i += TILE_COLS, to += panel_stride) {
+            UNROLL for (int v = 0; v < TILE_COLS; v += VL) {
+                if (i + v < i1) vstore(to + v, ELEM_LOAD(x + i + v));
+            }
+        }
+    }
+    return true;
+}
+
 static void panels_along_cols(word *out, int64_t panel_stride, const struct matrix *m, int64_t i0, int64_t i1, int64_t s0, int64_t s1)
 {
     word words[RUN + 2 * VL];
 
+    if (panels_of_elems(out, panel_stride, m, i0, i1, s0, s1)) return;
     for (int64_t i = i0; i < i1; i += RUN)
         for (int64_t s = s0; s < s1; s += WORD_UNITS) {
             int64_t end = min64(i + RUN, i1);
