@@ -43,8 +43,9 @@ def gemm(threads):
 
 
 def chat_batches(path, size, grouped, count):
-    """Batches of examples in the order of the file; grouped: sorted by length within 50 batches, the batches in the order of their first example."""
+    """Batches of examples in random order, as a loader deals them out (the file has them as they were packed, like lengths together); grouped: sorted by length within 50 batches."""
     rows = [{"ids": ids, "labels_mask": mask} for ids, mask in peer.examples(peer.read_rows(path))]
+    random.Random(1).shuffle(rows)
     if grouped:
         rows = [r for at in range(0, len(rows), 50 * size) for r in sorted(rows[at:at + 50 * size], key=lambda r: len(r["ids"]))]
     batches = [rows[at:at + size] for at in range(0, len(rows) - size + 1, size)]
