@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +40,11 @@ struct store {
     char *dir;
     int lock_fd;
     struct place lock, home; /* of the lock and of dir, as this process found them */
-    double last_alive;
+    struct timespec last_alive; /* 0: unknown */
     char run_id[17];
     uint64_t generation;
     bool raised;
-    bool said_link;
+    bool said_link, said_lock;
     struct seen *seen;
     size_t n_seen;
 };
@@ -94,13 +93,12 @@ static void learn_last_alive(struct store *s, const struct stat *info)
 
     s->sys->pread(s->lock_fd, text, sizeof text - 1, 0);
     line = strchr(text, '\n');
-    if (line && sscanf(line + 1, INODE_LINE, &inode) == 1 && inode == s->lock.inode) s->last_alive = (double)info->st_mtim.tv_sec + (double)info->st_mtim.tv_nsec * 1e-9;
+    if (line && sscanf(line + 1, INODE_LINE, &inode) == 1 && inode == s->lock.inode) s->last_alive = info->st_mtim;
 }
 
 static void set_alive(const struct store *s)
 {
-    double whole = floor(s->last_alive);
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {(time_t)whole, (long)((s->last_alive - whole) * 1e9)}};
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, s->last_alive};
 
     futimens(s->lock_fd, times);
 }
@@ -160,8 +158,8 @@ static enum pawl_status sweep(struct store *s, struct err *err)
     return PAWL_OK;
 }
 
-/* The generation that run.json tells, 0 where it tells none. */
-static uint64_t generation_here(const struct store *s)
+/* The generation that run.json tells, 0 where it tells none; id (may be NULL): the run's, empty where it tells none. */
+static uint64_t generation_here(const struct store *s, char id[17])
 {
     char *path = in_dir(s, RUN_NAME);
     struct buf text = {0};
@@ -170,26 +168,63 @@ static uint64_t generation_here(const struct store *s)
 
     if (file_exists(path) && file_read_all(&text, path, MAX_RUN_BYTES, NULL) == PAWL_OK && json_parse(&json, text.data, text.len, NULL) == PAWL_OK)
         json_int64(json_get(json_root(json), "generation"), &generation);
+    if (id) snprintf(id, 17, "%s", json ? json_string(json_get(json_root(json), "run_id"), "") : "");
     json_free(json);
     buf_free(&text);
     free(path);
     return generation > 0 ? (uint64_t)generation : 0;
 }
 
-/* The lock file was removed or replaced: its place is taken again, unless somebody else was quicker. */
+/* The lock file was removed or replaced: its place is taken again, unless somebody else was quicker. Where it can't be taken, the lock that is held on the old file must do. */
 static enum pawl_status take_lock_again(struct store *s, struct err *err)
 {
-    int old = s->lock_fd;
-    enum pawl_status st = take_lock(s, err);
+    int old_fd = s->lock_fd;
+    struct place old_lock = s->lock;
+    struct err failed;
+    enum pawl_status st = take_lock(s, &failed);
     uint64_t now;
 
-    s->sys->close(old);
-    if (st != PAWL_OK) return st;
-    if ((now = generation_here(s)) > s->generation)
-        return err_set(err, PAWL_ELOCKED, "%s/" LOCK_NAME ": was removed, and another process has trained here since (generation %" PRIu64 ", this one is %" PRIu64 "): this one stops", s->dir, now,
-                       s->generation);
-    log_warn("%s/" LOCK_NAME " was removed while this process trains: it is made anew; stop a process rather than remove its lock", s->dir);
+    if (st != PAWL_ELOCKED && (now = generation_here(s, NULL)) > s->generation)
+        st = err_set(&failed, PAWL_ELOCKED, "%s/" LOCK_NAME ": was removed, and another process has trained here since (generation %" PRIu64 ", this one is %" PRIu64 "): this one stops", s->dir, now,
+                     s->generation);
+    if (st == PAWL_OK) {
+        s->sys->close(old_fd);
+        log_warn("%s/" LOCK_NAME " was removed while this process trains: it is made anew; stop a process rather than remove its lock", s->dir);
+        return PAWL_OK;
+    }
+    if (s->lock_fd >= 0) s->sys->close(s->lock_fd);
+    s->lock_fd = old_fd;
+    s->lock = old_lock;
+    if (st == PAWL_ELOCKED) {
+        if (err) *err = failed;
+        return st;
+    }
+    if (!s->said_lock) log_warn("the lock was removed while this process trains, and is not made anew: %s: see to it that no other process begins here", failed.text);
+    s->said_lock = true;
     return PAWL_OK;
+}
+
+/* Whether a process holds the lock of the directory that stands at dir now. */
+static bool held_there(const struct store *s)
+{
+    char *path = in_dir(s, LOCK_NAME);
+    int fd = s->sys->open(path, O_RDWR | O_CLOEXEC, 0);
+    bool held = fd >= 0 && s->sys->flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+
+    if (fd >= 0) s->sys->close(fd);
+    free(path);
+    return held;
+}
+
+/* Another directory, or none, stands where the run was: PAWL_ELOCKED where it is somebody's. */
+static enum pawl_status who_is_there(const struct store *s, struct err *err)
+{
+    char id[17] = "";
+    uint64_t now = generation_here(s, id);
+
+    if (held_there(s) || (*id && strcmp(id, s->run_id)) || now > s->generation)
+        return err_set(err, PAWL_ELOCKED, "%s: was moved or removed while this process trains, and another run is there now: this one stops", s->dir);
+    return err_set(err, PAWL_EIO, "%s: was moved, removed or unmounted while this process trains", s->dir);
 }
 
 enum pawl_status store_watch(struct store *s, struct err *err)
@@ -201,7 +236,7 @@ enum pawl_status store_watch(struct store *s, struct err *err)
 
     if (!answers || (here && same_place(place_of(&info), s->lock))) goto done;
     if (stat(s->dir, &info) == 0 ? same_place(place_of(&info), s->home) : errno != ENOENT && errno != ENOTDIR) st = take_lock_again(s, err);
-    else st = err_set(err, PAWL_EIO, "%s: was moved, removed or unmounted while this process trains", s->dir);
+    else st = who_is_there(s, err);
 done:
     free(path);
     return st;
@@ -298,7 +333,7 @@ void store_touch(struct store *s)
 
 double store_last_alive(const struct store *s)
 {
-    return s->last_alive;
+    return (double)s->last_alive.tv_sec + (double)s->last_alive.tv_nsec * 1e-9;
 }
 
 const struct fsys *store_sys(const struct store *s)

@@ -31,8 +31,8 @@ const char *store_run_id(const struct store *s); /* 16 hex digits, made when the
 
 /* Says that this process trains, by the lock's time of change: costs no disk access, and survives a killed process. */
 void store_touch(struct store *s);
-/* Whether the run directory is still this process's; costs a stat. A lock file that somebody removed is made anew. PAWL_ELOCKED: another process has the place, nothing more may be
- * written here. PAWL_EIO: the directory was moved or removed, or another one stands there; a save makes it anew. A file system that does not answer changes nothing. */
+/* Whether the run directory is still this process's; costs a stat. A lock file that somebody removed is made anew. PAWL_ELOCKED: another process or another run has the place,
+ * nothing more may be written here. PAWL_EIO: the directory was moved or removed, and at most an empty one stands there; a save makes it anew. A file system that does not answer changes nothing. */
 enum pawl_status store_watch(struct store *s, struct err *err);
 /* When an earlier process last did (seconds since 1970); 0: unknown, also where the run directory was copied. */
 double store_last_alive(const struct store *s);

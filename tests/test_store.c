@@ -412,6 +412,46 @@ static void a_second_process_is_told_who_holds_the_lock(void **state)
     close(ready[1]);
 }
 
+/* Whatever people do to the run directory while a process trains in it. */
+static void a_moved_run_and_a_lost_lock_are_noticed(void **state)
+{
+    static const char other[] = "{\"run_id\": \"0123456789abcdef\", \"generation\": 1}\n";
+    struct store *s = start(), *second = NULL;
+
+    assert_int_equal(store_watch(s, NULL), PAWL_OK);
+    /* The lock can't be made anew, then it can. */
+    assert_int_equal(unlink(RUN "/lock"), 0);
+    assert_int_equal(mkdir(RUN "/lock", 0777), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(store_watch(s, NULL), PAWL_OK);
+    assert_int_equal(rmdir(RUN "/lock"), 0);
+    assert_int_equal(store_watch(s, NULL), PAWL_OK);
+    assert_int_equal(store_open(&second, &fsys_real, RUN, NULL), PAWL_ELOCKED);
+    /* Somebody else has it: also when asked again, and also when that one has ended. */
+    assert_int_equal(unlink(RUN "/lock"), 0);
+    assert_int_equal(store_open(&second, &fsys_real, RUN, NULL), PAWL_OK);
+    assert_int_equal(store_raise_generation(second, 0, NULL), PAWL_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(store_watch(s, NULL), PAWL_ELOCKED);
+    store_close(second);
+    for (int i = 0; i < 2; i++) assert_int_equal(store_watch(s, NULL), PAWL_ELOCKED);
+    store_close(s);
+
+    s = start();
+    assert_int_equal(file_remove_tree(&fsys_real, RUN ".old", NULL), PAWL_OK);
+    assert_int_equal(rename(RUN, RUN ".old"), 0);
+    assert_int_equal(store_watch(s, NULL), PAWL_EIO);
+    assert_int_equal(mkdir(RUN, 0777), 0);
+    assert_int_equal(store_watch(s, NULL), PAWL_EIO);
+    /* Held, before there is a run.json; then another run's that nobody holds. */
+    assert_int_equal(store_open(&second, &fsys_real, RUN, NULL), PAWL_OK);
+    assert_int_equal(store_watch(s, NULL), PAWL_ELOCKED);
+    store_close(second);
+    assert_int_equal(store_watch(s, NULL), PAWL_EIO);
+    put(RUN "/run.json", other, strlen(other));
+    assert_int_equal(store_watch(s, NULL), PAWL_ELOCKED);
+    store_close(s);
+    assert_int_equal(file_remove_tree(&fsys_real, RUN ".old", NULL), PAWL_OK);
+}
+
 static void archive_moves_the_run_and_keeps_the_generation(void **state)
 {
     struct store *s = start();
@@ -790,6 +830,7 @@ int main(void)
         cmocka_unit_test_setup(the_same_step_of_an_older_generation_is_kept_beside, fresh),
         cmocka_unit_test_setup(a_damaged_one_in_the_way_is_moved_to_bad, fresh),
         cmocka_unit_test_setup(a_second_process_is_told_who_holds_the_lock, fresh),
+        cmocka_unit_test_setup_teardown(a_moved_run_and_a_lost_lock_are_noticed, fresh_and_quiet, loud),
         cmocka_unit_test_setup(archive_moves_the_run_and_keeps_the_generation, fresh),
         cmocka_unit_test_setup(retention_keeps_newest_verified_best_and_resumed, fresh),
         cmocka_unit_test_setup_teardown(any_damaged_byte_of_any_file_is_detected_named_and_passed_over, fresh_and_quiet, loud),
