@@ -41,7 +41,7 @@ static enum pawl_status unpack_block(uint8_t *out, size_t *n, const uint8_t *dat
 
 /* --- all of them */
 
-enum pawl_status pack_file(const char *to, const void *data, size_t len, uint64_t *packed, struct err *err)
+enum pawl_status pack_file(const char *to, const void *data, size_t len, bool (*time_is_up)(const void *ctx), const void *ctx, uint64_t *packed, struct err *err)
 {
     uint8_t *block;
     size_t n = 0;
@@ -52,7 +52,8 @@ enum pawl_status pack_file(const char *to, const void *data, size_t len, uint64_
     *packed = 0;
     block = xmalloc(ROOM);
     for (size_t at = 0; at < len && st == PAWL_OK; at += PACK_BLOCK) {
-        st = pack_block(block, &n, (const uint8_t *)data + at, len - at < PACK_BLOCK ? len - at : PACK_BLOCK, err);
+        if (time_is_up(ctx)) st = err_set(err, PAWL_EIO, "%s: the time was up while it was packed", to);
+        else st = pack_block(block, &n, (const uint8_t *)data + at, len - at < PACK_BLOCK ? len - at : PACK_BLOCK, err);
         if (st == PAWL_OK) st = fd_write(&fsys_real, fd, block, n, to, err);
         *packed += n;
     }

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -82,11 +81,16 @@ static void drain(int *fd, struct buf *to, size_t limit)
     *fd = -1;
 }
 
+bool rclone_time_is_up(const struct rclone *r)
+{
+    int64_t deadline = atomic_load(&r->deadline);
+
+    return deadline && clock_nanoseconds() >= deadline;
+}
+
 static bool time_is_up(const struct rclone *r, int64_t until)
 {
-    int64_t deadline = atomic_load(&r->deadline), t = clock_nanoseconds();
-
-    return t >= until || (deadline && t >= deadline);
+    return clock_nanoseconds() >= until || rclone_time_is_up(r);
 }
 
 /* Reads both pipes and waits for the end. False: the time was up, and it was killed. */

@@ -11,12 +11,16 @@
 #include "kernels/base/mem.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rclone {
     const char *program;       /* looked for on PATH */
     _Atomic int64_t deadline;  /* nanoseconds of CLOCK_MONOTONIC at which any child is killed, also one that runs already; 0: none. Any thread may set it */
 };
+
+/* Whether the deadline has passed: work for a call that could not be made any more may end. */
+bool rclone_time_is_up(const struct rclone *r);
 
 /* Whether there is such a program at all. */
 enum pawl_status rclone_check(struct rclone *r, struct err *err);

@@ -46,6 +46,8 @@ void remote_close(struct remote *r)
 {
     if (!r) return;
     for (size_t i = 0; i < r->n_assigned; i++) free(r->assigned[i].name), free(r->assigned[i].part.object);
+    for (size_t i = 0; i < r->n_known; i++) free(r->known[i].name);
+    free(r->known);
     free(r->assigned);
     remote_state_free(r->base);
     remote_state_free(r->before);

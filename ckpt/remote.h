@@ -101,7 +101,7 @@ enum pawl_status remote_claim(struct remote *r, const char *run_id, uint64_t gen
 struct remote_source {
     char *name, *path;   /* below a run directory; on this machine: read, and perhaps linked to, until remote_publish returns */
     bool grows;          /* lines that are only ever added to: taken up to the last whole one */
-    bool same_by_size;   /* one of this name and size is the same: it need not be read */
+    bool stays;          /* never changes while this process runs: read once, and not for each state */
     bool packs;          /* text and tokens: worth packing for the journey. Floats are not: a tenth goes, at 28 MB/s */
 };
 

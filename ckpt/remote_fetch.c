@@ -25,25 +25,38 @@ static enum pawl_status unpack_landed(const char *path, const struct remote_part
     return st;
 }
 
-static bool part_ok(const char *root, const char *dir, const struct remote_file *f, const struct remote_part *p)
+/* *ok: the object is there and whole. A failure is one of this machine, and says nothing about the object. */
+static enum pawl_status check_part(bool *ok, const char *root, const char *dir, const struct remote_file *f, const struct remote_part *p, struct err *err)
 {
     char *path = landed(dir, p);
     struct file_sum sum = {0};
-    struct err err;
-    bool ok = false;
+    struct err failed;
+    enum pawl_status st;
 
-    if (!file_exists(path)) log_warn("%s: %s: object %s is missing", root, f->name, p->object);
-    else if (p->packed && unpack_landed(path, p, &err) != PAWL_OK) {
-        log_warn("%s: %s: object %s is damaged: %s", root, f->name, p->object, err.text);
+    *ok = false;
+    if (!file_exists(path)) {
+        log_warn("%s: %s: object %s is missing", root, f->name, p->object);
+        st = PAWL_OK;
         goto done;
-    } else if (file_sum_read(&sum, &fsys_real, path, false, NULL) != PAWL_OK) log_warn("%s: %s: object %s cannot be read", root, f->name, p->object);
-    else ok = sum.bytes == p->sum.bytes && sum.crc == p->sum.crc;
-    if (!ok && file_exists(path))
+    }
+    st = p->packed ? unpack_landed(path, p, &failed) : PAWL_OK;
+    if (st == PAWL_EFORMAT) {
+        log_warn("%s: %s: object %s is damaged: %s", root, f->name, p->object, failed.text);
+        st = PAWL_OK;
+        goto done;
+    }
+    if (st != PAWL_OK) {
+        if (err) *err = failed;
+        goto done;
+    }
+    if ((st = file_sum_read(&sum, &fsys_real, path, false, err)) != PAWL_OK) goto done;
+    *ok = sum.bytes == p->sum.bytes && sum.crc == p->sum.crc;
+    if (!*ok)
         log_warn("%s: %s: object %s has %llu bytes with CRC32 %08x, the manifest says %llu with %08x: damaged", root, f->name, p->object, (unsigned long long)sum.bytes, sum.crc,
                  (unsigned long long)p->sum.bytes, p->sum.crc);
 done:
     free(path);
-    return ok;
+    return st;
 }
 
 static enum pawl_status append(struct file *to, const char *path, struct err *err)
@@ -116,7 +129,8 @@ enum pawl_status remote_fetch(struct remote *r, const struct remote_state *s, co
     for (size_t i = 0; i < s->n && st == PAWL_OK; i++) {
         bool ok = wanted[i];
 
-        for (size_t k = 0; k < s->files[i].n && ok; k++) ok = part_ok(r->root, dir, &s->files[i], &s->files[i].parts[k]);
+        for (size_t k = 0; k < s->files[i].n && ok && st == PAWL_OK; k++) st = check_part(&ok, r->root, dir, &s->files[i], &s->files[i].parts[k], err);
+        if (st != PAWL_OK) break;
         if (ok) st = assemble(dir, &s->files[i], err);
         else *bad += wanted[i];
     }

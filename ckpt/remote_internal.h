@@ -11,6 +11,7 @@
 struct assigned {
     char *name;  /* of the file */
     uint64_t at; /* where in it they begin */
+    bool packs;
     struct remote_part part;
 };
 
@@ -25,6 +26,11 @@ struct remote {
     struct remote_state *before; /* the newest one published here whose state is an older one than base's; NULL: none yet */
     struct assigned *assigned; /* names that an attempt gave: the next one goes on with them */
     size_t n_assigned;
+    struct known {
+        char *name;
+        struct file_sum sum;
+    } *known; /* files that stay as they are, read once by this process */
+    size_t n_known;
 };
 
 char *remote_path(const struct remote *r, const char *name); /* ROOT/name, to be freed */

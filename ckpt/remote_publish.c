@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,30 +20,30 @@
 
 /* --- names that stay */
 
-static struct assigned *find_assigned(struct remote *r, const char *name, uint64_t at, struct file_sum sum)
+static struct assigned *find_assigned(struct remote *r, const char *name, uint64_t at, struct file_sum sum, bool packs)
 {
     for (size_t i = 0; i < r->n_assigned; i++) {
         struct assigned *a = &r->assigned[i];
 
-        if (a->at == at && a->part.sum.bytes == sum.bytes && a->part.sum.crc == sum.crc && !strcmp(a->name, name)) return a;
+        if (a->at == at && a->packs == packs && a->part.sum.bytes == sum.bytes && a->part.sum.crc == sum.crc && !strcmp(a->name, name)) return a;
     }
     return NULL;
 }
 
 /* The object for these bytes: the name that an earlier attempt gave them, or a new one. */
-static const char *assign(struct remote *r, const char *name, uint64_t at, struct file_sum sum, const char *suffix)
+static const char *assign(struct remote *r, const char *name, uint64_t at, struct file_sum sum, bool packs)
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
-    struct assigned *a = find_assigned(r, name, at, sum);
+    struct assigned *a = find_assigned(r, name, at, sum, packs);
     char *object;
 
     if (a) return a->part.object;
-    object = xasprintf(OBJECTS "%s/g%010" PRIu64 "-%s/%06" PRId64 "-%.80s%s", r->run_id, r->generation, r->token, ++r->count, base, suffix);
+    object = xasprintf(OBJECTS "%s/g%010" PRIu64 "-%s/%06" PRId64 "-%.80s%s", r->run_id, r->generation, r->token, ++r->count, base, packs ? ".gz" : "");
     for (char *p = strrchr(object, '/') + 1; *p; p++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p)) *p = '_';
     r->assigned = xreallocarray(r->assigned, r->n_assigned + 1, sizeof *r->assigned);
     a = &r->assigned[r->n_assigned++];
-    *a = (struct assigned){xstrdup(name), at, {object, sum, 0}};
+    *a = (struct assigned){xstrdup(name), at, packs, {object, sum, 0}};
     return a->part.object;
 }
 
@@ -98,7 +97,12 @@ static enum pawl_status stage_link(struct making *m, const char *object, const c
     return st;
 }
 
-/* New bytes of a file, as they are or packed. */
+static bool time_is_up(const void *making)
+{
+    return rclone_time_is_up(&((const struct making *)making)->r->rclone);
+}
+
+/* New bytes of a file, as they are or packed. On failure nothing of them stays. */
 static enum pawl_status stage_bytes(struct making *m, const struct remote_source *s, uint64_t at, const void *data, size_t len, struct err *err)
 {
     struct file_sum sum = {0};
@@ -108,49 +112,81 @@ static enum pawl_status stage_bytes(struct making *m, const struct remote_source
     enum pawl_status st;
 
     file_sum_add(&sum, data, len);
-    object = assign(m->r, s->name, at, sum, s->packs ? ".gz" : "");
+    object = assign(m->r, s->name, at, sum, s->packs);
     to = staged(m, object);
-    st = s->packs ? pack_file(to, data, len, &packed, err) : scratch_file(to, data, len, err);
-    add_part(m, object, sum, packed);
-    m->bytes += packed ? packed : sum.bytes;
+    st = s->packs ? pack_file(to, data, len, time_is_up, m, &packed, err) : scratch_file(to, data, len, err);
+    if (st == PAWL_OK) {
+        add_part(m, object, sum, packed);
+        m->bytes += packed ? packed : sum.bytes;
+    } else {
+        file_remove_tree(&fsys_real, to, NULL);
+    }
     free(to);
     return st;
 }
 
-/* The object of the state before that holds the whole file, or NULL. */
-static const struct remote_part *same_as_before(const struct making *m, const struct remote_source *s, uint64_t bytes, const struct file_sum *sum)
+/* The object of a state before that holds the whole file, or NULL. */
+static const struct remote_part *same_as_before(const struct remote_state *before, const char *name, struct file_sum sum)
 {
-    const struct remote_file *f = m->r->base ? remote_find(m->r->base, s->name) : NULL;
+    const struct remote_file *f = before ? remote_find(before, name) : NULL;
 
-    if (!f || f->n != 1 || f->parts[0].sum.bytes != bytes || (sum && sum->crc != f->parts[0].sum.crc)) return NULL;
-    return &f->parts[0];
+    return f && f->n == 1 && f->parts[0].sum.bytes == sum.bytes && f->parts[0].sum.crc == sum.crc ? &f->parts[0] : NULL;
+}
+
+/* Of a file that stays as it is once a process: it may be large. */
+static enum pawl_status sum_of(struct making *m, struct file_sum *sum, const struct remote_source *s, struct err *err)
+{
+    struct remote *r = m->r;
+    struct map map;
+    enum pawl_status st;
+
+    if (!s->stays) return file_sum_read(sum, &fsys_real, s->path, false, err);
+    if ((st = map_open(&map, s->path, err)) != PAWL_OK) return st;
+    for (size_t i = 0; i < r->n_known; i++)
+        if (!strcmp(r->known[i].name, s->name) && r->known[i].sum.bytes == map.size) {
+            *sum = r->known[i].sum;
+            goto done;
+        }
+    *sum = (struct file_sum){0};
+    while (sum->bytes < map.size && !time_is_up(m)) file_sum_add(sum, map.data + sum->bytes, map.size - sum->bytes < PACK_BLOCK ? map.size - sum->bytes : PACK_BLOCK);
+    if (sum->bytes < map.size) {
+        st = err_set(err, PAWL_EIO, "%s: the time was up while it was read", s->path);
+        goto done;
+    }
+    r->known = xreallocarray(r->known, r->n_known + 1, sizeof *r->known);
+    r->known[r->n_known++] = (struct known){xstrdup(s->name), *sum};
+done:
+    map_close(&map);
+    return st;
+}
+
+static enum pawl_status stage_packed(struct making *m, const struct remote_source *s, struct err *err)
+{
+    struct map map = {0};
+    enum pawl_status st = map_open(&map, s->path, err);
+
+    if (st == PAWL_OK) st = stage_bytes(m, s, 0, map.data, map.size, err);
+    map_close(&map);
+    return st;
 }
 
 static enum pawl_status add_whole(struct making *m, const struct remote_source *s, struct err *err)
 {
     const struct remote_part *before;
-    struct stat info;
     struct file_sum sum;
-    struct map map = {0};
     const char *object;
     enum pawl_status st;
 
-    if (stat(s->path, &info) != 0) return err_sys(err, "%s: cannot be examined", s->path);
-    if (s->same_by_size && (before = same_as_before(m, s, (uint64_t)info.st_size, NULL))) {
-        add_part(m, before->object, before->sum, before->packed);
-        return PAWL_OK;
-    }
-    if ((st = file_sum_read(&sum, &fsys_real, s->path, false, err)) != PAWL_OK) return st;
-    if ((before = same_as_before(m, s, sum.bytes, &sum))) {
+    if ((st = sum_of(m, &sum, s, err)) != PAWL_OK) return st;
+    if ((before = same_as_before(m->r->base, s->name, sum)) || (before = same_as_before(m->r->before, s->name, sum))) {
         add_part(m, before->object, before->sum, before->packed);
         return PAWL_OK;
     }
     if (s->packs && sum.bytes) {
-        if ((st = map_open(&map, s->path, err)) == PAWL_OK) st = stage_bytes(m, s, 0, map.data, map.size, err);
-        map_close(&map);
-        return st;
+        if ((st = stage_packed(m, s, err)) == PAWL_OK || time_is_up(m)) return st;
+        log_debug("%s: travels as it is: %s", s->path, err ? err->text : "it could not be packed"); /* a link to it needs no room on the disk */
     }
-    object = assign(m->r, s->name, 0, sum, "");
+    object = assign(m->r, s->name, 0, sum, false);
     m->bytes += sum.bytes;
     add_part(m, object, sum, 0);
     return stage_link(m, object, s->path, err);
@@ -328,7 +364,8 @@ enum pawl_status remote_publish(struct remote *r, struct journal_at at, const ch
 
     assert(r->generation);
     file_remove_tree(&fsys_real, scratch, NULL);
-    if ((st = make(&m, at, head, state, files, n, err)) != PAWL_OK) goto done;
+    /* A look first: what is made may take long, and is for nothing where the remote does not answer. */
+    if ((st = remote_look_and_fence(r, err)) != PAWL_OK || (st = make(&m, at, head, state, files, n, err)) != PAWL_OK) goto done;
     if ((st = upload(&m, err)) != PAWL_OK || (st = remote_look_and_fence(r, err)) != PAWL_OK || (st = commit(&m, name, err)) != PAWL_OK) goto done;
     *done = (struct remote_published){m.bytes, clock_seconds() - begin};
 done:

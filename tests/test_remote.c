@@ -209,7 +209,7 @@ static void a_long_record_grows_by_what_was_added(void **state)
 static void what_packs_travels_smaller(void **state)
 {
     struct remote *r = open_at(3);
-    struct remote_source files[] = {{.name = "tokens/train-0.tokens", .path = PLACE "/run/tokens", .same_by_size = true, .packs = true},
+    struct remote_source files[] = {{.name = "tokens/train-0.tokens", .path = PLACE "/run/tokens", .stays = true, .packs = true},
                                     {.name = "config.yaml", .path = PLACE "/run/empty", .packs = true}};
     struct remote_published done;
     struct remote_state *s;
@@ -236,7 +236,7 @@ static void what_packs_travels_smaller(void **state)
     assert_int_equal(text.len, whole);
 
     if (remote_publish(r, (struct journal_at){3, 2, 0}, "", "{}", files, 2, SCRATCH, &done, &err) != PAWL_OK) fail_msg("%s", err.text);
-    assert_int_equal(done.bytes, 0); /* the same by size */
+    assert_int_equal(done.bytes, 0); /* the same */
 
     for (int i = 1; i < 8; i += 2) { /* in each of the four blocks, and then cut */
         char *hurt = xasprintf("f=$(ls " STORE "/objects/*/*/*tokens.gz); cp $f " PLACE "/kept; printf XYZ | dd of=$f bs=1 seek=$(($(stat -c %%s $f) * %d / 8)) conv=notrunc status=none", i);
@@ -256,6 +256,94 @@ static void what_packs_travels_smaller(void **state)
     buf_free(&text);
     remote_state_free(s);
     remote_index_free(&x);
+    remote_close(r);
+}
+
+/* The newest state, read by r; to be freed. */
+static struct remote_state *read_newest(struct remote *r)
+{
+    struct remote_index x;
+    struct remote_state *s = NULL;
+    struct err err;
+
+    assert_int_equal(remote_look(r, &x, &err), PAWL_OK);
+    for (size_t i = 0; i < x.n && !s; i++)
+        if (!x.items[i].claim) assert_int_equal(remote_read(r, x.items[i].name, &s, &err), PAWL_OK);
+    remote_index_free(&x);
+    assert_non_null(s);
+    return s;
+}
+
+static const struct remote_source tokens = {.name = "tokens/train-0.tokens", .path = PLACE "/run/tokens", .stays = true, .packs = true};
+
+/* A directory in the way of the packed file plays the disk that has no room for it. */
+static void what_cannot_be_packed_travels_as_it_is(void **state)
+{
+    struct remote *r = open_at(3);
+    struct remote_published done;
+    struct err err;
+
+    shell("seq 500000 | head -c 3158073 >" PLACE "/run/tokens");
+    rule(1, "run mkdir -p " SCRATCH "/objects/000002-train-0.tokens.gz");
+    if (remote_publish(r, (struct journal_at){3, 1, 0}, "", "{}", &tokens, 1, SCRATCH, &done, &err) != PAWL_OK) fail_msg("%s", err.text);
+    assert_int_equal(done.bytes, 3158073);
+    assert_int_equal(newest(), 1);
+    shell("cmp " PLACE "/got/tokens/train-0.tokens " PLACE "/run/tokens && cmp " STORE "/objects/*/*/000003-train-0.tokens " PLACE "/run/tokens");
+    remote_close(r);
+}
+
+/* What stays while a process runs may differ, at the same size, from what an earlier one published. And it is found again behind a state that has none of it. */
+static void the_same_size_is_not_the_same(void **state)
+{
+    struct remote_published done;
+    struct err err;
+
+    shell("seq 500000 | head -c 3158073 >" PLACE "/run/tokens");
+    for (int generation = 3; generation < 6; generation++) {
+        struct remote *r = open_at((uint64_t)generation);
+
+        if (generation > 3) {
+            remote_build_on(r, read_newest(r));
+            if (remote_publish(r, (struct journal_at){(uint64_t)generation, generation, 0}, "", "{}", NULL, 0, SCRATCH, &done, &err) != PAWL_OK) fail_msg("%s", err.text);
+        }
+        if (generation == 5) shell("printf XYZ | dd of=" PLACE "/run/tokens bs=1 seek=1000000 conv=notrunc status=none");
+        for (int i = 1; i < 3; i++) {
+            if (remote_publish(r, (struct journal_at){(uint64_t)generation, generation + i, 0}, "", "{}", &tokens, 1, SCRATCH, &done, &err) != PAWL_OK) fail_msg("%s", err.text);
+            assert_int_equal(done.bytes > 0, generation != 4 && i == 1);
+        }
+        assert_int_equal(newest(), generation + 2);
+        shell("cmp " PLACE "/got/tokens/train-0.tokens " PLACE "/run/tokens");
+        remote_close(r);
+    }
+}
+
+/* An outage costs a look, not what would be made for it; and what this machine's disk does not take is no damage of the remote. */
+static void each_fault_is_told_as_what_it_is(void **state)
+{
+    struct remote *r = open_at(3);
+    struct remote_published done;
+    struct remote_state *s;
+    struct err err;
+    char *way;
+    size_t bad = 0;
+    int before;
+
+    shell("seq 500000 | head -c 3158073 >" PLACE "/run/tokens");
+    before = calls();
+    rule(1, "fail");
+    assert_int_equal(remote_publish(r, (struct journal_at){3, 1, 0}, "", "{}", &tokens, 1, SCRATCH, &done, &err), PAWL_EIO);
+    assert_int_equal(calls(), before + 1);
+    if (remote_publish(r, (struct journal_at){3, 1, 0}, "", "{}", &tokens, 1, SCRATCH, &done, &err) != PAWL_OK) fail_msg("%s", err.text);
+
+    s = read_newest(r);
+    shell("rm -rf " PLACE "/got && mkdir " PLACE "/got");
+    way = xasprintf("run mkdir -p " PLACE "/got/.objects/%s.whole", s->files[0].parts[0].object);
+    rule(1, way);
+    assert_int_equal(remote_fetch(r, s, PLACE "/got", NULL, NULL, &bad, &err), PAWL_EIO);
+    assert_int_equal(bad, 0);
+    assert_non_null(strstr(err.text, ".whole"));
+    free(way);
+    remote_state_free(s);
     remote_close(r);
 }
 
@@ -521,6 +609,9 @@ int main(void)
         cmocka_unit_test_setup(the_next_process_goes_on_with_the_same_objects, setup),
         cmocka_unit_test_setup(a_long_record_grows_by_what_was_added, setup),
         cmocka_unit_test_setup(what_packs_travels_smaller, setup),
+        cmocka_unit_test_setup(what_cannot_be_packed_travels_as_it_is, setup),
+        cmocka_unit_test_setup(the_same_size_is_not_the_same, setup),
+        cmocka_unit_test_setup(each_fault_is_told_as_what_it_is, setup),
         cmocka_unit_test_setup(the_format_before_is_read, setup),
         cmocka_unit_test_setup(two_states_stay_and_nothing_else, setup),
         cmocka_unit_test_setup(the_same_step_again_is_no_second_state, setup),

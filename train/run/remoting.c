@@ -218,7 +218,7 @@ static enum pawl_status gather(struct gathering *g, struct buf *state, const str
     for (size_t i = 0; i < u->n_heavy && up->heavy; i++) {
         struct remote_source *s = add_source(g, xstrdup(u->heavy[i].name), xstrdup(u->heavy[i].path));
 
-        s->same_by_size = true;
+        s->stays = true;
         s->packs = u->heavy[i].packs;
     }
     return st;
@@ -472,7 +472,7 @@ bool remoting_behind(const struct trainer *t, const struct resume *r)
 static void add_heavy(struct remoting *u, char *name, char *path, bool packs)
 {
     u->heavy = xreallocarray(u->heavy, u->n_heavy + 1, sizeof *u->heavy);
-    u->heavy[u->n_heavy++] = (struct remote_source){.name = name, .path = path, .same_by_size = true, .packs = packs};
+    u->heavy[u->n_heavy++] = (struct remote_source){.name = name, .path = path, .stays = true, .packs = packs};
 }
 
 static void add_tokens(struct remoting *u, const struct dataset *d, const char *which)
