@@ -20,8 +20,16 @@ static const struct cli_command commands[] = {
 static const char about[] = "Fine-tune language models with LoRA and QLoRA on machines that may be taken away at any second.\n"
                             "Exit codes: 0 done, 1 failed, 2 misuse, 3 another process trains there, 75 stopped early and durable: start again.";
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 /* libgomp's threads wait for each other by spinning for milliseconds, which takes from whoever else is on these cores, often the very thread that is waited for: two threads on a shared
- * machine were two to four times slower. It reads its environment before main, so this process begins again under one that ends the spinning after some 50 us. Where that fails all goes on. */
+ * machine were two to four times slower. It reads its environment before main, so this process begins again under one that ends the spinning after some 50 us. Where that fails all goes on.
+ * Where another program was started to run this one (a loader, an emulator), that one would begin again: then nothing does. */
 static void spin_briefly(char **argv)
 {
     char path[4096];
@@ -29,6 +37,7 @@ static void spin_briefly(char **argv)
 
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || n < 0) return;
     path[n] = '\0';
+    if (!argv[0] || strcmp(base_name(path), base_name(argv[0]))) return;
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv(path, argv);
 }
 
