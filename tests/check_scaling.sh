@@ -46,7 +46,7 @@ for key in ranks threads tokens_per_second speedup efficiency communication_shar
 done
 # Two cores each: what it costs to have the same cores as two ranks is the ratio of the speeds.
 awk -F'[:,]' '{ for (i = 1; i < NF; i++) { if ($i ~ /"speedup"/) s[++n] = $(i + 1); if ($i ~ /"efficiency"/) e[++m] = $(i + 1) } }
-    END { exit !(s[1] == 1 && e[1] == 1 && s[2] == e[2] && e[3] < s[3] * 0.667 && e[3] > s[3] * 0.666) }' "$dir/scaling.json" || fail "scaling: efficiency is not speed-up a core: $(cat "$dir/scaling.json")"
+    END { exit !(s[1] == 1 && e[1] == 1 && s[2] == e[2] && (d = 3 * e[3] - 2 * s[3]) < 0.001 && d > -0.001) }' "$dir/scaling.json" || fail "scaling: efficiency is not speed-up a core: $(cat "$dir/scaling.json")"
 grep -q '</svg>' "$dir/plot.svg" && [ "$(grep -c '<circle' "$dir/plot.svg")" = 6 ] || fail "scaling: no plot of three points: $(cat "$dir/plot.svg")"
 if command -v xmllint >/dev/null; then xmllint --noout "$dir/plot.svg" || fail "the plot is no XML"; fi
 "$pawl" scaling "$dir/run.yaml" --ranks 1,2x1 2>"$dir/err"
