@@ -2,7 +2,7 @@
 # Several ranks: the bits of one, whatever their number, the micro-batch size and zero_stage; a rank that dies or falls silent ends all with 75 in time, and the run goes on
 # with any other number. PAWL_LONG=1: the whole grid.
 set -u
-pawl=$1 root=$2
+pawl=$1 root=$2 binary=$(realpath "$1")
 dir=$(mktemp -d)
 children=()
 leave() {
@@ -31,23 +31,37 @@ same_evaluations() { # DIR WHAT: same, and the held-out losses too
     cmp <(sed -n "$loss" "$dir/whole/events.jsonl" | sort -un) <(sed -n "$loss" "$1/events.jsonl" | sort -un) || fail "$2: held-out losses differ"
 }
 lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
-wait_for_lines() { # DIR N PID: until the run has written so many steps, or has ended
-    while [ "$(lines "$1")" -lt "$2" ] && kill -0 "$3" 2>/dev/null; do sleep 0.02; done
+ranks_of() { # PID: the ranks that it started, in $rank
+    local p
+    rank=()
+    for p in $(cat /proc/"$1"/task/*/children 2>/dev/null); do [ "$(readlink "/proc/$p/exe")" = "$binary" ] && rank+=("$p"); done
 }
-# Starts a run of N ranks whose disk is slow to forget, so that it can be hurt: start DIR N ARGS; $job is its process, $rank its children.
-start() {
-    "$pawl" train "$dir/run.yaml" -q --ranks "$2" --set output_dir="$1" --set num_epochs=5 "${@:3}" 2>"$dir/err" &
-    job=$!
-    children+=("$job")
-    wait_for_lines "$1" "$want" "$job"
-    read -ra rank <<<"$(cat "/proc/$job/task/$job/children" 2>/dev/null)"
-    children+=("${rank[@]}")
-}
-finish() { # what it gave, and how long it took from now on
-    local begin=${EPOCHREALTIME/./}
-    wait "$job"
-    rc=$?
-    milliseconds=$(((${EPOCHREALTIME/./} - begin) / 1000))
+# hurt SIGNAL RANK N BEFORE DIR COMMAND...: the command is a run of N ranks in DIR; once it has done a step more, one of them gets the signal. $rc is what the run gave, $milliseconds how long it
+# took from the signal on. Where it was as far as step BEFORE by then, it is made again from where it stood.
+hurt() {
+    local attempt begin goal out=$5 rank
+    rm -rf "$dir/stood"
+    mkdir -p "$out"
+    cp -a "$out" "$dir/stood"
+    goal=$(($(lines "$out") + 1))
+    for ((attempt = 1; attempt <= 20; attempt++)); do
+        rm -rf "$out"
+        cp -a "$dir/stood" "$out"
+        "${@:6}" >"$dir/err" 2>&1 &
+        job=$!
+        children=("$job")
+        while [ "$(lines "$out")" -lt "$goal" ] && kill -0 "$job" 2>/dev/null; do sleep 0.01; done
+        ranks_of "$job"
+        children+=("${rank[@]}")
+        begin=${EPOCHREALTIME/./}
+        [ ${#rank[@]} = "$3" ] && kill -"$1" "${rank[$2]}" 2>/dev/null
+        wait "$job"
+        rc=$?
+        milliseconds=$(((${EPOCHREALTIME/./} - begin) / 1000))
+        children=()
+        [ "$(lines "$out")" -ge "$4" ] || return
+    done
+    fail "of 20 runs none got SIG$1 before step $4: $(cat "$dir/err")"
 }
 
 run "$dir/whole" || fail "one rank"
@@ -67,35 +81,27 @@ for cell in $cells; do
 done
 
 # A rank is killed: the others notice at once; with fewer ranks it goes on.
-want=3
-start "$dir/hurt" 3
-kill -9 "${rank[1]}" 2>/dev/null || fail "the run was over before it was hurt"
-finish
+train=("$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/hurt" --ranks)
+hurt KILL 1 3 $((steps / 3)) "$dir/hurt" "${train[@]}" 3
 [ $rc = 75 ] || fail "a killed rank: exit $rc, expected 75: $(cat "$dir/err")"
 grep -q 'rank 1 is gone' "$dir/err" || fail "a killed rank is not named: $(cat "$dir/err")"
 [ "$milliseconds" -lt 61000 ] || fail "a killed rank: all had ended after $milliseconds ms"
 killed=$milliseconds
 
 # A rank falls silent: noticed by the time-out. Its commits are taken up by another number of ranks first.
-want=$(($(lines "$dir/hurt") + 2))
-start "$dir/hurt" 2 --set comm_timeout=3
-if kill -STOP "${rank[1]}" 2>/dev/null; then
-    finish
-    [ $rc = 75 ] || fail "a silent rank: exit $rc, expected 75: $(cat "$dir/err")"
-    grep -q 'rank 1 is gone: silent' "$dir/err" || fail "a silent rank is not named: $(cat "$dir/err")"
-fi
+hurt STOP 1 2 $((steps * 2 / 3)) "$dir/hurt" "${train[@]}" 2 --set comm_timeout=3
+[ $rc = 75 ] || fail "a silent rank: exit $rc, expected 75: $(cat "$dir/err")"
+grep -q 'rank 1 is gone: silent' "$dir/err" || fail "a silent rank is not named: $(cat "$dir/err")"
 
 # A notice on one rank stops all at the same step.
-want=$(($(lines "$dir/hurt") + 2))
-start "$dir/hurt" 4 --set zero_stage=0
-if kill -TERM "${rank[2]}" 2>/dev/null; then
-    finish
-    [ $rc = 75 ] || [ $rc = 0 ] || fail "SIGTERM of one rank: exit $rc, expected 75: $(cat "$dir/err")"
-    [ $rc = 0 ] || grep -q 'stopped by SIGTERM of rank 2 at step' "$dir/err" || fail "the notice is not told: $(cat "$dir/err")"
-fi
+hurt TERM 2 4 "$steps" "$dir/hurt" "${train[@]}" 4 --set zero_stage=0
+[ $rc = 75 ] || fail "SIGTERM of one rank: exit $rc, expected 75: $(cat "$dir/err")"
+grep -q 'stopped by SIGTERM of rank 2 at step' "$dir/err" || fail "the notice is not told: $(cat "$dir/err")"
 run "$dir/hurt" || fail "one rank at the end"
 same_evaluations "$dir/hurt" "killed, silent, asked; 3, 2, 4, 1 ranks"
 grep -q '"proved":false,"possible":true' "$dir/hurt/events.jsonl" && fail "a step computed again differs: $(grep '"replay"' "$dir/hurt/events.jsonl")"
+run "$dir/hurt" --ranks 2 || fail "a finished run that two ranks start again: exit $?, expected 0"
+same "$dir/hurt" "a finished run that two ranks start again"
 
 # What can't work is refused, with a way out.
 "$pawl" train "$dir/run.yaml" -q --ranks 12 --set output_dir="$dir/many" 2>"$dir/err"
@@ -125,20 +131,12 @@ mpi="MPI: not built in, or no mpirun: not tested"
 if command -v mpirun >/dev/null && ldd "$pawl" | grep -q libmpi; then
     root_too=
     [ "$(id -u)" = 0 ] && root_too=--allow-run-as-root
-    mpi_run() { ASAN_OPTIONS=detect_leaks=0 mpirun $root_too --oversubscribe --bind-to none -n "$1" "$pawl" train "$dir/run.yaml" -q --set output_dir="${@:2}"; }
-    mpi_run 3 "$dir/mpi" --set threads=1 2>"$dir/err" || fail "mpirun: $(cat "$dir/err")"
+    mpirun=(env ASAN_OPTIONS=detect_leaks=0 mpirun $root_too --oversubscribe --bind-to none -n) train=("$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/mpi" --set threads=1)
+    "${mpirun[@]}" 3 "${train[@]}" 2>"$dir/err" || fail "mpirun: $(cat "$dir/err")"
     same_evaluations "$dir/mpi" "mpirun, 3 ranks"
     rm -rf "$dir/mpi"
-    mpi_run 2 "$dir/mpi" --set threads=1 >"$dir/err" 2>&1 &
-    job=$!
-    children+=("$job")
-    wait_for_lines "$dir/mpi" 3 "$job"
-    below() { cat /proc/"$1"/task/*/children 2>/dev/null; }
-    rank=()
-    for p in $(below "$job"); do
-        for q in $(below "$p"); do [ "$(readlink "/proc/$q/exe")" = "$(realpath "$pawl")" ] && rank+=("$q"); done
-    done
-    [ ${#rank[@]} = 2 ] && kill -9 "${rank[1]}" && ! wait "$job" || fail "mpirun: the death of a rank went unnoticed: $(cat "$dir/err")"
+    hurt KILL 1 2 "$steps" "$dir/mpi" "${mpirun[@]}" 2 "${train[@]}"
+    [ $rc != 0 ] || fail "mpirun: the death of a rank went unnoticed: $(cat "$dir/err")"
     run "$dir/mpi" --ranks 2 || fail "the run after mpirun"
     same_evaluations "$dir/mpi" "killed under mpirun, then --ranks 2"
     mpi="MPI: the same"

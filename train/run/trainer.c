@@ -214,7 +214,8 @@ static enum pawl_status start_or_resume(struct trainer *t, struct err *err)
     if ((st = share_in_turn(t, open_data, err)) != PAWL_OK || (st = share_compare(t, err)) != PAWL_OK || (st = room_allocate(t, err)) != PAWL_OK) goto done;
     t->total_steps = rows_total_steps(t->rows);
     t->warmup_steps = t->cfg->warmup_steps ? t->cfg->warmup_steps : (int64_t)ceil(t->cfg->warmup_ratio * (double)t->total_steps);
-    if ((chief && (st = read_state(t, &r, err)) != PAWL_OK) || (st = share_deal(t, err)) != PAWL_OK || t->finished) goto done;
+    if ((chief && (st = read_state(t, &r, err)) != PAWL_OK) || (st = share_deal(t, err)) != PAWL_OK) goto done;
+    if ((st = share_any(t, &t->finished, err)) != PAWL_OK || t->finished) goto done;
     if (chief && ledger_too_expensive(t)) {
         st = err_set(err, PAWL_EINVAL, "max_cost %g: the run has cost %.2f already: raise it to go on", t->cfg->max_cost, t->at.cost);
         goto done;
