@@ -326,7 +326,8 @@ static void list_pieces(struct trainer *t, struct range part)
         }
 }
 
-/* Layers in the order in which the backward pass does them; their numbers follow each other in theta. */
+/* Layers in the order in which the backward pass does them; their numbers follow each other in theta. Always so where the exchange goes through the host: a rank whose gradients can't go
+ * early does not know whether its peers' do. */
 static void list_layers(struct trainer *t)
 {
     struct range part = {t->lora.n, t->lora.n};
@@ -369,7 +370,8 @@ static enum pawl_status exchange_now(struct trainer *t, const struct batch *b, s
     if (s->size == 1) return PAWL_OK;
     s->nsend = s->nrecv = 0;
     for (int i = s->first_node[s->rank]; i < s->first_node[s->rank + 1] && !direct; i++) dev_fetch(t->dev, &t->arena, s->nodes[i].data - s->own.begin, s->f32[s->size]);
-    list_pieces(t, (struct range){0, t->lora.n});
+    if (direct) list_pieces(t, (struct range){0, t->lora.n});
+    else list_layers(t);
     if (direct) return comm_device_exchange(s->comm, s->send, s->nsend, s->recv, s->nrecv, err);
     if ((st = comm_exchange(s->comm, s->send, s->nsend, s->recv, s->nrecv, err)) != PAWL_OK) return st;
     foreign = s->first_node[s->size] - (s->first_node[s->rank + 1] - s->first_node[s->rank]);
