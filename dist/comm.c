@@ -61,6 +61,10 @@ void comm_close(struct comm *c, enum pawl_status st, const char *why)
 
 enum pawl_status comm_check(struct comm *c, struct err *err)
 {
+    if (c->failed.status != PAWL_OK) {
+        if (err) *err = c->failed;
+        return c->failed.status;
+    }
     return c->control ? control_check(c->control, err) : PAWL_OK;
 }
 
@@ -74,15 +78,24 @@ bool comm_asked(struct comm *c, char *why, size_t room, double *left)
     return c->control && control_asked(c->control, why, room, left);
 }
 
+/* How an exchange went. Of a failure of the transport the control plane need not know: it is kept here. */
+static enum pawl_status conclude(struct comm *c, enum pawl_status st, const struct err *why, struct err *err)
+{
+    if (st == PAWL_OK) return st;
+    if (c->failed.status == PAWL_OK) c->failed = *why;
+    return comm_check(c, err);
+}
+
 static enum pawl_status exchange(struct comm *c, const struct comm_ops *by, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
 {
     double begin = clock_seconds();
-    enum pawl_status st = comm_check(c, err);
+    struct err why;
+    enum pawl_status st = comm_check(c, &why);
 
-    if (st == PAWL_OK) st = by->exchange(c, send, nsend, recv, nrecv, err);
+    if (st == PAWL_OK) st = by->exchange(c, send, nsend, recv, nrecv, &why);
     for (int i = 0; i < nsend; i++) c->sent += send[i].bytes;
     c->seconds += clock_seconds() - begin;
-    return st;
+    return conclude(c, st, &why, err);
 }
 
 enum pawl_status comm_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)
@@ -112,14 +125,14 @@ enum pawl_status comm_end(struct comm *c, struct err *err)
 {
     const struct comm_way *w = &c->way;
     double begin = clock_seconds();
-    enum pawl_status st = w->failed.status;
+    struct err why = w->failed;
+    enum pawl_status st = why.status;
 
     if (!c->ops->end) return comm_exchange(c, w->send, w->nsend, w->recv, w->nrecv, err);
-    if (st != PAWL_OK) *err = w->failed;
-    else if ((st = comm_check(c, err)) == PAWL_OK) st = c->ops->end(c, err);
+    if (st == PAWL_OK && (st = comm_check(c, &why)) == PAWL_OK) st = c->ops->end(c, &why);
     for (int i = 0; i < w->nsend; i++) c->sent += w->send[i].bytes;
     c->seconds += clock_seconds() - begin;
-    return st;
+    return conclude(c, st, &why, err);
 }
 
 enum pawl_status comm_device_exchange(struct comm *c, const struct comm_piece *send, int nsend, const struct comm_piece *recv, int nrecv, struct err *err)

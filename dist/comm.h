@@ -56,6 +56,7 @@ struct comm {
     uint64_t sent;           /* bytes that this rank has sent */
     double seconds;          /* spent in exchanges, waiting for slower ranks included */
     struct comm_way way;
+    struct err failed;       /* the first failure of an exchange */
 };
 
 /* Meets the other ranks. version: a text that must be the same everywhere. PAWL_ESTOPPED names the ranks that did not show up within `timeout` seconds; PAWL_EIO where
@@ -64,7 +65,7 @@ enum pawl_status comm_open(struct comm **out, const struct ranks *r, const char 
 /* st: PAWL_OK at the agreed end of a run; else the others end with the same status and this text. NULL is allowed. Without this call the others see a death. */
 void comm_close(struct comm *c, enum pawl_status st, const char *why);
 
-/* Whether another rank is known to be gone: PAWL_OK or what a call would return. Does not communicate. */
+/* Whether an exchange has failed, or another rank is known to be gone: PAWL_OK or what a call would return. Does not communicate. */
 enum pawl_status comm_check(struct comm *c, struct err *err);
 
 /* Tells all other ranks that this one was asked to stop, and that `left` seconds remain for it. At once: they learn it (comm_asked) while they compute. Does not wait. */

@@ -31,7 +31,6 @@ struct nccl {
     const struct nccl_calls *call;
     ncclComm_t comm; /* NULL: aborted */
     struct dev *dev;
-    struct err failed;
 };
 
 /* A wait: naps, and now and then looks whether all are there. */
@@ -74,11 +73,10 @@ static bool wrong(ncclResult_t rc)
     return rc != ncclSuccess && rc != ncclInProgress;
 }
 
-static enum pawl_status give_up(struct nccl *n, enum pawl_status st, struct err *err)
+static void give_up(struct nccl *n)
 {
     if (n->comm) n->call->abort(n->comm); /* whatever it says: there is nothing left to do */
     n->comm = NULL;
-    return err ? err_set(&n->failed, st, "%s", err->text) : st;
 }
 
 /* --- waiting */
@@ -162,9 +160,9 @@ static enum pawl_status nccl_exchange(struct comm *c, const struct comm_piece *s
     struct nccl *n = c->device_state;
     enum pawl_status st;
 
-    if (!n->comm) return err_set(err, n->failed.status, "%s", n->failed.text);
     if ((st = post(c, send, nsend, recv, nrecv, err)) == PAWL_OK) st = arrive(c, err);
-    return st == PAWL_OK ? st : give_up(n, st, err);
+    if (st != PAWL_OK) give_up(n);
+    return st;
 }
 
 /* --- opening and closing */
@@ -179,7 +177,7 @@ static void nccl_close(struct comm *c, enum pawl_status st)
         n->call->destroy(n->comm);
         n->comm = NULL;
     }
-    give_up(n, st, NULL);
+    give_up(n);
     free(n);
     c->device_state = NULL;
 }

@@ -23,7 +23,7 @@
 /* What each rank runs; its result is its exit code. */
 typedef int rank_program(struct comm *c);
 
-#define MUST(x) do { if (!(x)) { fprintf(stderr, "rank %d: line %d: %s\n", c->rank, __LINE__, #x); return 1; } } while (0)
+#define MUST(x) do { if (!(x)) { fprintf(stderr, "rank %d: line %d: %s\n", c->rank, __LINE__, #x); return 99; } } while (0)
 
 struct outcome {
     int code[16];
@@ -294,6 +294,31 @@ static void a_failure_is_everybodys(void **state)
     for (int k = 0; k < 3; k++) assert_int_equal(o.code[k], 1);
 }
 
+/* What the transport alone notices: one sends less than the other expects. The first text stays, and goes to the other. */
+static int ranks_come_apart(struct comm *c)
+{
+    char bytes[2] = "";
+    struct comm_piece piece = {1 - c->rank, bytes, c->rank ? 2 : 1};
+    struct err err = {0}, again = {0};
+
+    if (c->rank == 0) {
+        MUST(comm_exchange(c, &piece, 1, NULL, 0, NULL) == PAWL_OK);
+        return until_failure(c, "rank 1: rank 0 is at exchange 1 with 1 bytes");
+    }
+    MUST(comm_check(c, &err) == PAWL_OK);
+    MUST(comm_exchange(c, NULL, 0, &piece, 1, NULL) == PAWL_EINVAL);
+    MUST(comm_check(c, &err) == PAWL_EINVAL && strstr(err.text, "come apart"));
+    MUST(comm_begin(c, NULL, 0, &piece, 1, &again) == PAWL_EINVAL && !strcmp(again.text, err.text));
+    return until_failure(c, err.text);
+}
+
+static void a_failure_of_the_transport_stays_and_is_everybodys(void **state)
+{
+    struct outcome o = run_ranks(2, -1, -1, TIMEOUT, ranks_come_apart);
+
+    for (int k = 0; k < 2; k++) assert_int_equal(o.code[k], 1);
+}
+
 static int never_runs(struct comm *c)
 {
     return 99;
@@ -458,6 +483,7 @@ int main(void)
         cmocka_unit_test(a_silent_rank_ends_the_others),
         cmocka_unit_test(a_rank_that_hangs_after_a_death_is_ended),
         cmocka_unit_test(a_failure_is_everybodys),
+        cmocka_unit_test(a_failure_of_the_transport_stays_and_is_everybodys),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(a_request_to_stop_reaches_all_at_once),
         cmocka_unit_test(another_program_is_refused_by_name_and_a_late_rank_waited_for),

@@ -75,6 +75,13 @@ PAWL_EMU_CARDS=2 PAWL_EMU_SEED=6 run "$dir/hurt"
 same "$dir/hurt" "a killed rank, then two"
 grep '"event":"replay"' "$dir/hurt/events.jsonl" | grep -q '"proved":false,"possible":true' && fail "a step computed again differs: $(grep '"replay"' "$dir/hurt/events.jsonl")"
 
+# A call of NCCL fails on one rank in the first step, which nobody else hears of: all end with 75 and its text, nothing of the step counts, and the run goes on.
+PAWL_EMU_CARDS=2 PAWL_EMU_NCCL_FAIL=ncclSend@1 timeout 100 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/broken" --set zero_stage=0 2>"$dir/err"
+rc=$?
+[ $rc = 75 ] && grep -q 'rank 1: ncclSend .* durable is step 0: start again' "$dir/err" || fail "a failed call: exit $rc, expected 75: $(cat "$dir/err")"
+PAWL_EMU_CARDS=2 run "$dir/broken" --set zero_stage=0
+same "$dir/broken" "a failed call, then again"
+
 # By a launcher's environment each takes the card of its local rank.
 by_hand() { # DEVICE DEVICE: of the two ranks
     rank() { RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 PAWL_PORT=$port PAWL_EMU_CARDS=2 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/hand" --set device="$2"; }
