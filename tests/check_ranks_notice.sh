@@ -33,4 +33,22 @@ wait $pid
 [ $? = 75 ] && grep -q 'stopped by SIGTERM of rank 1 at step .* all of it is durable' "$dir/err" && [ "$(last_event "$out" preempted given_up_rows)" = 0 ] || fail "a notice with time enough: $(tail -5 "$dir/err")"
 grep -q '"proved":false,"possible":true' "$out/events.jsonl" && fail "a step computed again differs: $(grep '"replay"' "$out/events.jsonl")"
 as_far "$out" "given up and resumed"
-echo "notice to several ranks: $round notices, $given_up steps given up, $(wc -l <"$out/metrics.jsonl") steps, the same end"
+# One rank has time enough, the other was told later and has none: within a step it is the second notice that counts for both.
+rank() { RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 PAWL_PORT=$port begin --set output_dir="$dir/two" --set global_batch_size=256 --set preempt_grace_seconds="$2"; }
+for ((attempt = 1; ; attempt++)); do
+    [ $attempt -le 20 ] || fail "of 20 notices none was replaced by a later one that leaves less: $(tail -1 "$dir/two/events.jsonl")"
+    rm -rf "$dir/two"
+    port=$((20000 + RANDOM % 12000))
+    rank 1 1e-3
+    other=$pid
+    rank 0 100000
+    until [ -s "$dir/two/metrics.jsonl" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    kill -TERM $pid 2>/dev/null && kill -TERM $other 2>/dev/null
+    wait $pid
+    rc=$?
+    wait $other
+    grep -q 'is in use' "$dir/err" && continue
+    [ $rc = 75 ] && grep -q 'stopped by SIGTERM' "$dir/err" || fail "notices to both ranks: exit $rc, expected 75: $(tail -5 "$dir/err")"
+    awk -v lead="$(last_event "$dir/two" preempted lead_seconds)" 'BEGIN { exit !(lead != "" && lead < 1) }' && break
+done
+echo "notice to several ranks: $round notices, $given_up steps given up, an earlier one replaced at attempt $attempt, $(wc -l <"$out/metrics.jsonl") steps, the same end"

@@ -540,18 +540,24 @@ enum pawl_status share_any(struct trainer *t, bool *flag, struct err *err)
     return st;
 }
 
+/* A request counts as earlier than another, not as the same heard again, from so many seconds on. */
+#define EARLIER 0.01
+
 bool share_asked_to_stop(struct trainer *t)
 {
     struct share *s = &t->share;
     char why[sizeof s->reason];
-    double left;
+    double left, until;
 
     if (s->size == 1) return stop_requested();
-    if (!stop_requested()) {
-        if (!comm_asked(s->comm, s->reason, sizeof s->reason, &left)) return false;
+    if (comm_asked(s->comm, why, sizeof why, &left) && (!stop_requested() || left < stop_seconds_left() - EARLIER)) {
+        memcpy(s->reason, why, sizeof why);
         stop_notice(s->reason, left);
-    } else if (!s->told && !s->reason[0]) {
-        s->told = true;
+    }
+    if (!stop_requested()) return false;
+    until = clock_seconds() + stop_seconds_left();
+    if (stop_reason() != s->reason && (s->told == 0 || until < s->told - EARLIER)) {
+        s->told = until;
         snprintf(why, sizeof why, "%.40s of rank %d", stop_reason(), s->rank);
         comm_ask(s->comm, why, stop_seconds_left());
     }

@@ -40,8 +40,8 @@ struct share {
     int *first_node;        /* (size + 1) of each rank's in nodes */
     int nsend, nrecv;       /* of the gradient's exchange */
     bool begun;             /* that exchange */
-    bool told;              /* the others know that this rank was asked to stop */
-    char reason[64];        /* why another rank asked all to stop */
+    double told;            /* until when this rank has time, as the others know, by clock_seconds; 0: they know of nothing */
+    char reason[64];        /* why another rank asked all to stop, where it is that request that counts here */
     struct share_mark {
         uint64_t sent;      /* bytes */
         double talking, at, cpu; /* seconds in exchanges; of the clock; of all threads' work, the system's for them included */

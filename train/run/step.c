@@ -70,6 +70,7 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
     struct net_step step = {.seed = (uint64_t)t->cfg->seed, .step = b->step, .give_up = may_stop ? must_give_up : NULL, .ctx = &u, .drops = !alone};
     struct range run = share_rows(t, b->rows);
     int micro = (int)t->cfg->micro_batch_size;
+    double a_row;
     enum pawl_status st;
 
     t->tree.first = run.begin;
@@ -100,7 +101,8 @@ enum pawl_status step_accumulate(struct trainer *t, const struct batch *b, int64
         if (alone && !isfinite(*loss)) return bad_number(t, b, first, n, "loss", *loss, err);
         *row += n;
         journaling_copied(t); /* its losses came after the last step's state */
-        t->seconds_a_row = seconds_between(u.begin, time_now()) / n;
+        a_row = seconds_between(u.begin, time_now()) / n;
+        if (!t->dev->ops->available || a_row > t->seconds_a_row) t->seconds_a_row = a_row; /* a card is still busy with the backward pass: what step_waited said is nearer */
         if (t->store) store_touch(t->store);
     }
     return PAWL_OK;
@@ -160,7 +162,7 @@ void step_waited(struct trainer *t, const struct batch *b, int64_t row, double s
     struct range run = share_rows(t, b->rows);
     int64_t rows = run.end - (row > run.begin ? row : run.begin);
 
-    if (t->dev->ops->available && rows > 0 && seconds / (double)rows > t->seconds_a_row) t->seconds_a_row = seconds / (double)rows;
+    if (t->dev->ops->available && rows > 0) t->seconds_a_row = seconds / (double)rows;
 }
 
 double step_learning_rate(const struct trainer *t, int64_t step)

@@ -19,7 +19,7 @@ enum pawl_status step_gradient(struct trainer *t, const struct batch *b, bool *h
 /* AdamW with clipping; theta, moments and the operand copy follow. */
 enum pawl_status step_update(struct trainer *t, int64_t step, double norm, struct err *err);
 
-/* Rows from `row` on took so long with all that they had queued: where a device works behind the calls, less than this is not what a row takes. */
+/* Rows from `row` on took so long with all that they had queued: where a device works behind the calls, that is what a row takes. */
 void step_waited(struct trainer *t, const struct batch *b, int64_t row, double seconds);
 double step_learning_rate(const struct trainer *t, int64_t step);
 

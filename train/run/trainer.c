@@ -254,7 +254,7 @@ static void fill_note(struct trainer *t, struct note *note)
     note->commit = t->seconds_a_commit;
     note->hurry = spot_save_asked(t->spot);
     note->save = note->hurry || (t->share.rank == 0 && (remoting_save_asked(t) || (t->cfg->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= t->cfg->save_minutes * 60)));
-    if (why && t->share.size > 1 && stop_requested() && !t->share.reason[0]) snprintf(note->why, sizeof note->why, "%.40s of rank %d", why, t->share.rank);
+    if (why && t->share.size > 1 && why == stop_reason() && why != t->share.reason) snprintf(note->why, sizeof note->why, "%.40s of rank %d", why, t->share.rank);
     else if (why) snprintf(note->why, sizeof note->why, "%s", why);
 }
 
