@@ -351,12 +351,13 @@ static void a_rank_that_does_not_come_is_named(void **state)
 /* While nobody is in an exchange: rank 2 is asked to stop, then rank 1, which has less time. */
 static int two_ranks_are_asked(struct comm *c)
 {
-    char why[64] = "", byte = 0;
+    char why[64] = "", here[4] = "";
+    size_t offset[] = {0, 1, 2, 3, 4};
     double left = 0, deadline = clock_seconds() + TIMEOUT;
     struct err err;
 
     MUST(!comm_asked(c, why, sizeof why, &left));
-    MUST(comm_broadcast(c, &byte, 1, &err) == PAWL_OK && comm_exchange(c, NULL, 0, NULL, 0, &err) == PAWL_OK);
+    MUST(comm_all_gather(c, here, offset, &err) == PAWL_OK && comm_exchange(c, NULL, 0, NULL, 0, &err) == PAWL_OK); /* nobody asks before all have looked */
     if (c->rank == 2) comm_ask(c, "a notice of rank 2", 1000);
     if (c->rank == 1) {
         while (!comm_asked(c, why, sizeof why, &left) && clock_seconds() < deadline) nanosleep(&(struct timespec){0, 1000000}, NULL);
