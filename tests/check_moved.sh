@@ -25,9 +25,9 @@ done
 rm -rf "$dir/whole"
 
 # A start that fails trains nothing: what the next one says about lost time stays.
-worked=$(stat -c %.3Y "$dir/half/lock")
+worked=$(stat -c %.9Y "$dir/half/lock")
 run "$dir/half" --set base_model="$dir/nothing" 2>"$dir/err" && fail "without a model it trains"
-[ "$(stat -c %.3Y "$dir/half/lock")" = "$worked" ] || fail "last trained at $worked, after a start that failed at $(stat -c %.3Y "$dir/half/lock")"
+[ "$(stat -c %.9Y "$dir/half/lock")" = "$worked" ] || fail "last trained at $worked, after a start that failed at $(stat -c %.9Y "$dir/half/lock")"
 
 # Moved away: said, the step is saved where the run was, exit 75; either place goes on.
 begin --set output_dir="$dir/here" --set save_steps=100000
@@ -41,6 +41,31 @@ park "$dir/here"
 [ "$(last_event "$dir/here" resume step)" = "$at" ] || fail "the old place goes on from $(last_event "$dir/here" resume step), not from $at"
 as_far "$dir/there" "moved away"
 
+# second DIR N [OPTION...]: the process in the background stands still, another one makes DIR's N-th first step; then the first one goes on, and finds that the place is not its own.
+second() {
+    local first=$pid
+    "$pawl" train "$dir/run.yaml" -q --set output_dir="$1" "${@:3}" 2>"$dir/err2" &
+    pid=$!
+    children+=($pid)
+    until [ "$(grep -c '"event":"first_step"' "$1/events.jsonl" 2>/dev/null)" = "$2" ]; do alive; done
+    kill -CONT $first
+    wait $first
+    local rc=$?
+    [ $rc = 3 ] || fail "the first of two processes: exit $rc, expected 3: $(tail -5 "$dir/err")"
+}
+# Moved away, and another run of the same name stands there when the process looks: it writes nothing there.
+begin --set output_dir="$dir/name"
+steps_done 1 "$dir/name/metrics.jsonl"
+kill -STOP $pid
+mv "$dir/name" "$dir/name.old"
+second "$dir/name" 1
+grep -q "$dir/name: .*another run is there now" "$dir/err" || fail "another run of the same name: $(cat "$dir/err")"
+steps_done 3 "$dir/name/metrics.jsonl"
+end_by TERM
+as_far "$dir/name" "another run of the same name"
+[ "$(grep -ho '"run_id": "[^"]*' "$dir/name"/checkpoint-*/manifest.json | sort -u | wc -l)" = 1 ] || fail "another run of the same name: it has checkpoints of the first one: $(ls "$dir/name")"
+as_far "$dir/name.old" "the first of two runs of the same name"
+
 # Its lock removed: made anew, and a second process is still told who has the run.
 begin --set output_dir="$dir/run"
 steps_done 1 "$dir/run/metrics.jsonl"
@@ -50,18 +75,19 @@ run "$dir/run" 2>"$dir/second"
 [ $? = 3 ] && grep -q "pid $pid since" "$dir/second" || fail "a second process, the lock made anew: $(cat "$dir/second")"
 # Removed, and a second process is quicker: the first one writes nothing more.
 kill -STOP $pid
-first=$pid
 rm "$dir/run/lock"
-cp "$dir/err" "$dir/first"
-"$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/run" 2>"$dir/err" &
-pid=$!
-children+=($pid)
-until [ "$(grep -c '"event":"first_step"' "$dir/run/events.jsonl")" = 2 ]; do alive; done
-kill -CONT $first
-wait $first
-rc=$?
-[ $rc = 3 ] || fail "the first of two processes: exit $rc, expected 3"
+second "$dir/run" 2
 steps_done 3 "$dir/run/metrics.jsonl"
 end_by TERM
 as_far "$dir/run" "two processes, one after the other"
-echo "moved: a copy without links, a run moved away, a lock removed, with and without a second process: said, and the same end"
+
+# Stopped while it evaluates: no evaluation of it comes between those of the second one.
+begin --set output_dir="$dir/evals" "${held_out[@]}" --set num_epochs=2000 --set eval_steps=1
+until [ "$(grep -c '"event":"eval"' "$dir/evals/events.jsonl" 2>/dev/null)" -ge 3 ] 2>/dev/null; do alive; done
+kill -STOP $pid
+rm "$dir/evals/lock"
+second "$dir/evals" 2 "${held_out[@]}" --set num_epochs=2000 --set eval_steps=1
+steps_done 3 "$dir/evals/metrics.jsonl"
+end_by TERM
+sed -n '/"event":"resume"/,$p' "$dir/evals/events.jsonl" | grep '"event":"eval"' | grep -o '"step":[0-9]*' | cut -d: -f2 | sort -nuc || fail "evaluations of both of two processes: $(cat "$dir/evals/events.jsonl")"
+echo "moved: a copy without links, a run moved away, another run in its place, a lock removed, with and without a second process: said, and the same end"

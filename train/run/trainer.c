@@ -250,7 +250,7 @@ static void fill_note(struct trainer *t, struct note *note)
     const char *why = why_stop(t);
 
     note->left = stop_seconds_left();
-    note->saved_step = t->homeless ? -1 : t->saved_step; /* what is durable is elsewhere, if anywhere */
+    note->saved_step = t->saved_step;
     note->commit = t->seconds_a_commit;
     note->hurry = spot_save_asked(t->spot);
     note->save = note->hurry || (t->share.rank == 0 && (remoting_save_asked(t) || (t->cfg->save_minutes > 0 && seconds_between(t->last_save, time_now()) >= t->cfg->save_minutes * 60)));
@@ -260,14 +260,24 @@ static void fill_note(struct trainer *t, struct note *note)
 
 /* --- one step */
 
-/* Before anything is written into the run directory: is it still there, and ours? */
+/* A process may have been stopped for any time at any moment: before it writes it asks whether the run is still its own. */
+static bool is_evicted(struct trainer *t, struct err *err)
+{
+    t->evicted |= store_watch(t->store, err) == PAWL_ELOCKED;
+    return t->evicted;
+}
+
+/* After a step and before a save: is the run directory still there, and ours? */
 static enum pawl_status watch_place(struct trainer *t, struct err *err)
 {
     struct err moved;
     enum pawl_status st = store_watch(t->store, &moved);
 
-    if (st == PAWL_EIO && !t->homeless) log_warn("%s: this step is saved in a new one, and training stops", moved.text);
-    t->homeless |= st == PAWL_EIO;
+    if (st == PAWL_EIO && !t->homeless) {
+        log_warn("%s: this step is saved in a new one, and training stops", moved.text);
+        t->homeless = true;
+        t->saved_step = -1; /* what is durable is elsewhere, if anywhere */
+    }
     t->evicted = st == PAWL_ELOCKED;
     if (t->evicted) *err = moved;
     return t->evicted ? st : PAWL_OK;
@@ -409,6 +419,7 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
     enum pawl_status st = evaluate_together(t, &ev, err);
 
     if (st == PAWL_OK && t->share.rank == 0) {
+        if (is_evicted(t, err)) return PAWL_ELOCKED;
         record_evaluation(t, &ev);
         if ((st = answer_samples(t, err)) == PAWL_ENOMEM) { /* they come on top of what was planned, and are no reason to lose a run */
             log_warn("%s; training goes on without answers", err->text);
@@ -453,6 +464,7 @@ static enum pawl_status save_now(struct trainer *t, bool together, struct err *e
     bool best = t->at.best_step == t->at.step && !isnan(t->at.best_loss);
     enum pawl_status st;
 
+    if (!t->share.rank && (st = watch_place(t, err)) != PAWL_OK) return st;
     if (best && !t->share.rank) {
         free(t->best);
         t->best = xasprintf(CKPT_PREFIX "%lld", (long long)t->at.step);
@@ -463,18 +475,23 @@ static enum pawl_status save_now(struct trainer *t, bool together, struct err *e
     return PAWL_OK;
 }
 
-/* A save that fails between others costs nothing but itself: it is said, and the next one is tried when it is due. */
-static void save_if_possible(struct trainer *t, bool together)
+/* A save that fails between others costs nothing but itself: it is said, and the next one is tried when it is due. PAWL_ELOCKED: the place is another's now. */
+static enum pawl_status save_if_possible(struct trainer *t, bool together, struct err *err)
 {
     struct buf fields = {0};
-    struct err err;
+    struct err failed;
 
-    if (save_now(t, together, &err) == PAWL_OK || t->share.rank || comm_check(t->share.comm, NULL) != PAWL_OK) return;
-    log_warn("step %lld is not saved as a checkpoint, training goes on: %s", (long long)t->at.step, err.text);
+    if (save_now(t, together, &failed) == PAWL_OK || t->share.rank || comm_check(t->share.comm, NULL) != PAWL_OK) return PAWL_OK;
+    if (t->evicted) {
+        *err = failed;
+        return PAWL_ELOCKED;
+    }
+    log_warn("step %lld is not saved as a checkpoint, training goes on: %s", (long long)t->at.step, failed.text);
     buf_adds(&fields, ",\"what\":\"checkpoint\",\"why\":");
-    json_add_string(&fields, err.text, strlen(err.text));
+    json_add_string(&fields, failed.text, strlen(failed.text));
     record_event(t, "warning", fields.data);
     buf_free(&fields);
+    return PAWL_OK;
 }
 
 /* Everything durable within what the notice leaves: the journal first, then a checkpoint where there is time for one. */
@@ -491,10 +508,11 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
     snprintf(t->stopped_by, sizeof t->stopped_by, "%s", why);
     if (t->saved_step != t->at.step && (st = collect(t, err)) != PAWL_OK) return st;
     if (t->share.rank) return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld", why, (long long)t->at.step);
+    if (is_evicted(t, err)) return PAWL_ELOCKED;
     durable = !lost && journaling_now(t, stop_seconds_left());
     if (!durable && t->at.row) t->at.row = 0, t->at.row_loss = 0, within[0] = 0; /* what can't be saved is computed again */
     durable |= !lost && t->durable_step == t->at.step;
-    if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t))) save_if_possible(t, false);
+    if (!t->at.row && t->saved_step != t->at.step && (!durable || stop_seconds_left() > 1.5 * need + remoting_seconds(t)) && (st = save_if_possible(t, false, err)) != PAWL_OK) return st;
     if (durable || t->saved_step == t->at.step)
         return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld of %lld%s; all of it is durable: %s goes on", why, (long long)t->at.step, (long long)t->total_steps, within, again);
     if (lost) t->durable_step = 0;
@@ -521,6 +539,7 @@ static enum pawl_status save_last(struct trainer *t, struct err *err)
     bool failed = st != PAWL_OK;
     struct err failure;
 
+    if (t->evicted) return st;
     if ((all = share_any(t, &failed, &failure)) != PAWL_OK) {
         *err = failure;
         return all;
@@ -545,8 +564,7 @@ static enum pawl_status between_steps(struct trainer *t, int64_t eval_every, int
     if (t->saved_step == t->at.step) return PAWL_OK;
     if (!*end && !(t->at.step && (best || save_asked || due(t->at.step, save_every)))) return PAWL_OK;
     if (*end) return save_last(t, err);
-    save_if_possible(t, true);
-    return PAWL_OK;
+    return save_if_possible(t, true, err);
 }
 
 static enum pawl_status train_loop(struct trainer *t, struct err *err)
@@ -643,7 +661,7 @@ static enum pawl_status run(struct trainer *t, struct err *err)
     share_leave(t, agreed ? PAWL_OK : st, agreed ? NULL : err->text);
     log_progress_end();
     if (t->share.rank) return st;
-    if (t->evicted) return st; /* journal and records are another's now */
+    if (is_evicted(t, NULL)) return st; /* journal and records are another's now */
     if (st != PAWL_ESTOPPED) {
         t->at.row = 0; /* also of a run that failed: the last whole step is worth keeping, what went wrong after it is not */
         journaling_now(t, 1e9);
