@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+import shapes
+
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS, THREADS = os.environ.get("STEPS", "2"), os.environ.get("THREADS", "2")
 # vdpbf16ps runs at half the rate of fp32 multiply-adds where there is no AMX and the CPU is no AMD: there PEFT is faster with arithmetic in fp32.
@@ -17,13 +19,7 @@ FAST_BF16 = "amx_bf16" in FLAGS or ("AuthenticAMD" in FLAGS and "avx512_bf16" in
 BEST_NF4 = "nf4" if FAST_BF16 else "nf4-c32"
 AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
-# Operations of a token of SmolLM2-135M in a row of this length, forward and backward without recomputation, a multiply-add being two.
-LAYERS, C, F, KV, HEADS, D, VOCABULARY, R = 30, 576, 1536, 192, 9, 64, 49152, 16
-MODULES = [(C, C), (KV, C), (KV, C), (C, C), (F, C), (F, C), (C, F)]
-BASE = 4 * LAYERS * sum(n * k for n, k in MODULES)          # y and dx
-LORA = 6 * LAYERS * sum(R * (n + k) for n, k in MODULES)    # and the gradients
-HEAD = 4 * C * VOCABULARY
-FLOP_A_TOKEN = lambda length: BASE + LORA + HEAD + LAYERS * 14 * HEADS * D * (length + 1) / 2  # attention: 4 + 10 for each pair of tokens
+FLOP_A_TOKEN = lambda length: shapes.flops_a_token(shapes.SHAPES["smollm2-135m"], length, 16)
 
 
 def pawl(mode, batch=4, length=512, env=None, threads=THREADS, **more):

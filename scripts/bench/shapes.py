@@ -16,6 +16,7 @@ def shape(family, layers, C, F, H, G, D, V, tied, theta):
 
 
 SHAPES = {
+    "smollm2-135m": shape("llama", 30, 576, 1536, 9, 3, 64, 49152, True, 1e5),
     "qwen3-0.6b": shape("qwen3", 28, 1024, 3072, 16, 8, 128, 151936, True, 1e6),
     "qwen3-1.7b": shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151936, True, 1e6),
     "qwen3-4b": shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151936, True, 1e6),
