@@ -6,10 +6,6 @@
 set -u
 pawl=$(realpath "$1") root=$(realpath "$(dirname "$0")/..")
 tiny_model=${2:-} tiny_cache=${XDG_CACHE_HOME:-} resizes=${RESIZES:-20}
-dir=$(mktemp -d)
-job=
-trap '[ -n "$job" ] && kill -9 $job 2>/dev/null; rm -rf "$dir"' EXIT
-
 . "$root/tests/tiny_run.sh"
 tiny_run_yaml <<YAML
 global_batch_size: 11
@@ -18,7 +14,6 @@ save_steps: 7
 spot: off
 max_fruitless_starts: 1000
 YAML
-lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
 
 run "$dir/whole" || fail "one rank"
 steps=$(lines "$dir/whole")
@@ -30,6 +25,7 @@ while [ $kills -lt "$resizes" ]; do
         n=${sizes[RANDOM % 5]} want=$(($(lines "$dir/hurt") + 1 + RANDOM % 3))
         "$pawl" train "$dir/run.yaml" -q --ranks "$n" --set zero_stage=$((RANDOM % 2)) --set output_dir="$dir/hurt" 2>"$dir/err" &
         job=$!
+        children=("$job")
         while [ "$(lines "$dir/hurt")" -lt "$want" ] && kill -0 $job 2>/dev/null; do sleep 0.0$((RANDOM % 5 + 1)); done
         read -ra rank <<<"$(cat /proc/$job/task/$job/children 2>/dev/null)"
         [ "$n" = 1 ] && rank=("$job")
@@ -37,7 +33,7 @@ while [ $kills -lt "$resizes" ]; do
         kill -9 "${rank[RANDOM % n]:-none}" 2>/dev/null && kills=$((kills + 1)) && history="$history $n"
         wait $job
         rc=$?
-        job=
+        children=()
         case $rc in 0) break ;; 75 | 137) ;; *) fail "$n ranks: exit $rc: $(cat "$dir/err")" ;; esac
         if [ $kills -ge "$resizes" ]; then
             run "$dir/hurt" --ranks 2 || fail "the last start"

@@ -3,14 +3,6 @@
 # with any other number. PAWL_LONG=1: the whole grid.
 set -u
 pawl=$1 root=$2 binary=$(realpath "$1")
-dir=$(mktemp -d)
-children=()
-leave() {
-    for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null; done
-    rm -rf "$dir"
-}
-trap leave EXIT
-
 . "$root/tests/tiny_run.sh"
 # 27 rows in steps of 11: the last step of an epoch has 5, fewer than eight ranks.
 tiny_run_yaml <<YAML
@@ -30,7 +22,6 @@ same_evaluations() { # DIR WHAT: same, and the held-out losses too
     same "$@"
     cmp <(sed -n "$loss" "$dir/whole/events.jsonl" | sort -un) <(sed -n "$loss" "$1/events.jsonl" | sort -un) || fail "$2: held-out losses differ"
 }
-lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
 ranks_of() { # PID: the ranks that it started, in $rank
     local p
     rank=()

@@ -2,13 +2,6 @@
 # Ranks that launchers start, by the environment variables that they set; and what is wrong between ranks is refused in one line that names the rank and the thing.
 set -u
 pawl=$1 root=$2
-dir=$(mktemp -d)
-children=()
-leave() {
-    for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null; done
-    rm -rf "$dir"
-}
-trap leave EXIT
 . "$root/tests/tiny_run.sh"
 tiny_run_yaml <<YAML
 global_batch_size: 4

@@ -4,9 +4,6 @@
 # Killed runs: tests/crash.
 set -u
 pawl=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-
 . "$root/tests/tiny_run.sh"
 tiny_run_yaml <<YAML
 lora_alpha: 16

@@ -2,8 +2,6 @@
 # What several ranks cost, counted: the optimizer's memory a rank is 1/N, the bytes sent are those of the formula (train/run/share.h); and pawl scaling tells it.
 set -u
 pawl=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 . "$root/tests/tiny_run.sh"
 # A large rank, so that a block more or less is not 2% of a slice.
 tiny_run_yaml <<YAML

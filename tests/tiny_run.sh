@@ -1,4 +1,13 @@
-# Sourced by what makes runs of a tiny model, with dropout, shuffling, packing and accumulation, and compares them bit for bit. Set before: $pawl, $root, and $dir, an empty folder.
+# Sourced by what makes runs of a tiny model, with dropout, shuffling, packing and accumulation, and compares them bit for bit. Set before: $pawl and $root. Makes $dir, which goes at the end
+# with the processes in $children; leave_first, where there is such a function, comes between.
+dir=$(mktemp -d "${PAWL_CRASH_DIR:-${TMPDIR:-/tmp}}/pawl-run-XXXXXX")
+children=()
+leave() {
+    for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null && wait "$p" 2>/dev/null; done
+    ! declare -F leave_first >/dev/null || leave_first
+    rm -rf "$dir"
+}
+trap leave EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 export XDG_CACHE_HOME=${tiny_cache:-$dir/cache} OMP_WAIT_POLICY=passive
 
@@ -24,10 +33,12 @@ $(cat)
 YAML
 }
 run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@"; }
-same() { # DIR WHAT: adapter, moments and metrics of DIR equal the uninterrupted run's
-    local f strip='s/"tokens_per_second".*//'
+bare() { sed 's/"tokens_per_second".*//' "$1/metrics.jsonl"; }
+same() { # DIR WHAT [WHOLE]: adapter, moments and metrics of DIR equal those of the uninterrupted run in WHOLE
+    local f whole=${3:-$dir/whole}
     for f in adapter_model.safetensors optimizer.safetensors; do
-        cmp "$dir/whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
+        cmp "$whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
     done
-    cmp <(sed "$strip" "$dir/whole/metrics.jsonl") <(sed "$strip" "$1/metrics.jsonl") || fail "$2: metrics.jsonl differs"
+    cmp <(bare "$whole") <(bare "$1") || fail "$2: metrics.jsonl differs"
 }
+lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }

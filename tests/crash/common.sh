@@ -3,15 +3,10 @@
 set -u
 pawl=$1 root=$2
 long=${PAWL_LONG:-0}
-dir=$(mktemp -d "${PAWL_CRASH_DIR:-${TMPDIR:-/tmp}}/pawl-crash-XXXXXX")
-children=()
-leave() {
-    for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null && wait "$p" 2>/dev/null; done
+leave_first() {
     [ -n "${mounted:-}" ] && umount "$mounted" 2>/dev/null
     [ -n "${loop:-}" ] && losetup -d "$loop" 2>/dev/null
-    rm -rf "$dir"
 }
-trap leave EXIT
 skip() { echo "$*"; exit 77; }
 
 . "$root/tests/tiny_run.sh"

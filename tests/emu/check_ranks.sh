@@ -3,41 +3,15 @@
 # gets which card, and where the exchange goes through the host, with the reason said.
 set -u
 pawl=$1 root=$2
-dir=$(mktemp -d)
-job=
-trap 'kill -9 $job 2>/dev/null; rm -rf "$dir"' EXIT
-export XDG_CACHE_HOME=$dir/cache OMP_WAIT_POLICY=passive
-fail() { echo "FAILED: $*"; exit 1; }
-
-awk 'BEGIN { for (i = 1; i <= 24; i++) {
-    q = ""; for (k = 0; k < 1 + i * 7 % 9; k++) q = q "w" (i * k % 17) " ";
-    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"a%d b%d\"}]}\n", q, i % 7, i % 5 } }' >"$dir/train.jsonl"
-cat >"$dir/run.yaml" <<YAML
-base_model: $root/tests/golden/llama
-load_in_4bit: true
-datasets:
-  - path: $dir/train.jsonl
-    type: chat_template
-lora_r: 4
-lora_dropout: 0.1
-sequence_len: 96
+. "$root/tests/emu/card_run.sh"
+card_run_yaml <<YAML
 micro_batch_size: 1
 global_batch_size: 5
-max_steps: 4
-learning_rate: 5e-3
 save_steps: 2
 spot: off
 max_fruitless_starts: 1000
 YAML
 run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@" 2>"$dir/err" || fail "$*: exit $?: $(cat "$dir/err")"; }
-bare() { sed 's/"tokens_per_second".*//' "$1/metrics.jsonl"; }
-same() { # DIR WHAT: adapter, moments and metrics of DIR equal those of one rank
-    for f in adapter_model.safetensors optimizer.safetensors; do
-        cmp "$dir/whole/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
-    done
-    cmp <(bare "$dir/whole") <(bare "$1") || fail "$2: metrics.jsonl differs"
-}
-lines() { wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0; }
 
 PAWL_EMU_SEED=1 run "$dir/whole"
 grep -q '"device":"cuda:0 emulated"' "$dir/whole/events.jsonl" || fail "it did not run on the card: $(head -1 "$dir/whole/events.jsonl")"
@@ -59,6 +33,7 @@ for attempt in 1 2 3 4 5; do # a run that was over before it could be hurt is ma
     rm -rf "$dir/hurt"
     PAWL_EMU_CARDS=3 PAWL_EMU_SEED=5 "$pawl" train "$dir/run.yaml" -q --set output_dir="$dir/hurt" 2>"$dir/err" &
     job=$!
+    children=("$job")
     until [ "$(lines "$dir/hurt")" -ge 1 ] || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
     read -ra rank <<<"$(cat "/proc/$job/task/$job/children" 2>/dev/null)"
     [ "$(lines "$dir/hurt")" -lt 4 ] && kill -9 "${rank[1]}" 2>/dev/null && break

@@ -3,39 +3,14 @@
 # to the other in the middle of a run, with the change said.
 set -u
 pawl=$1 root=$2 plain=$3 # the program with the emulated card, and without
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-export XDG_CACHE_HOME=$dir/cache OMP_WAIT_POLICY=passive
-fail() { echo "FAILED: $*"; exit 1; }
-
-awk 'BEGIN { for (i = 1; i <= 24; i++) {
-    q = ""; for (k = 0; k < 1 + i * 7 % 9; k++) q = q "w" (i * k % 17) " ";
-    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"a%d b%d\"}]}\n", q, i % 7, i % 5 } }' >"$dir/train.jsonl"
-cat >"$dir/run.yaml" <<YAML
-base_model: $root/tests/golden/llama
-load_in_4bit: true
-datasets:
-  - path: $dir/train.jsonl
-    type: chat_template
-lora_r: 4
-lora_dropout: 0.1
-sequence_len: 96
+. "$root/tests/emu/card_run.sh"
+card_run_yaml <<YAML
 micro_batch_size: 2
 global_batch_size: 3
-max_steps: 4
-learning_rate: 5e-3
 save_steps: 1
 save_total_limit: 10
 device: cuda
 YAML
-run() { "$pawl" train "$dir/run.yaml" -q --set output_dir="$@"; }
-bare() { sed 's/"tokens_per_second".*//' "$1/metrics.jsonl"; }
-same() { # DIR WHAT WHOLE: adapter, moments and metrics of DIR equal those of the uninterrupted run in WHOLE
-    for f in adapter_model.safetensors optimizer.safetensors; do
-        cmp "$3/adapter/$f" "$1/adapter/$f" || fail "$2: $f differs"
-    done
-    cmp <(bare "$3") <(bare "$1") || fail "$2: metrics.jsonl differs"
-}
 near() { # DIR WHAT: losses within 2^-9 of the CPU's: they are means of some 20 tokens whose logits were rounded to bf16 on the way, 2^-9 each, in both
     paste <(grep -o '"loss":[^,]*' "$dir/cpu/metrics.jsonl") <(grep -o '"loss":[^,]*' "$1/metrics.jsonl") | sed 's/"loss"://g' |
         awk -v what="$2" '{ d = $1 - $2; if (d < 0) d = -d; n++; if (!(d < $1 / 512)) { print what ": step " n ": " $1 " on the CPU, " $2 " here"; bad = 1 } } END { exit bad || n != 4 }' ||
