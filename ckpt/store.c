@@ -158,21 +158,33 @@ static enum pawl_status sweep(struct store *s, struct err *err)
     return PAWL_OK;
 }
 
-/* The generation that run.json tells, 0 where it tells none; id (may be NULL): the run's, empty where it tells none. */
-static uint64_t generation_here(const struct store *s, char id[17])
+static bool is_run_id(const char *text)
+{
+    return strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
+}
+
+#define ID_ROOM 40 /* more than an id has, so that a longer text is none */
+
+/* What run.json tells, as it stands there: 0 and an empty id where it tells none; err (may be NULL) is PAWL_OK where there is none. */
+static void read_run(const struct store *s, uint64_t *generation, char id[ID_ROOM], struct err *err)
 {
     char *path = in_dir(s, RUN_NAME);
     struct buf text = {0};
     struct json *json = NULL;
-    int64_t generation = 0;
+    int64_t n = 0;
+    const char *told = "";
 
-    if (file_exists(path) && file_read_all(&text, path, MAX_RUN_BYTES, NULL) == PAWL_OK && json_parse(&json, text.data, text.len, NULL) == PAWL_OK)
-        json_int64(json_get(json_root(json), "generation"), &generation);
-    if (id) snprintf(id, 17, "%s", json ? json_string(json_get(json_root(json), "run_id"), "") : "");
+    if (err) *err = (struct err){0};
+    if (file_exists(path) && file_read_all(&text, path, MAX_RUN_BYTES, err) == PAWL_OK && json_parse(&json, text.data, text.len, err) == PAWL_OK) {
+        json_int64(json_get(json_root(json), "generation"), &n);
+        told = json_string(json_get(json_root(json), "run_id"), "");
+        if (n < 1 || !is_run_id(told)) err_set(err, PAWL_EFORMAT, "no run_id and generation in it");
+    }
+    *generation = n > 0 ? (uint64_t)n : 0;
+    snprintf(id, ID_ROOM, "%s", told);
     json_free(json);
     buf_free(&text);
     free(path);
-    return generation > 0 ? (uint64_t)generation : 0;
 }
 
 /* The lock file was removed or replaced: its place is taken again, unless somebody else was quicker. Where it can't be taken, the lock that is held on the old file must do. */
@@ -183,8 +195,10 @@ static enum pawl_status take_lock_again(struct store *s, struct err *err)
     struct err failed;
     enum pawl_status st = take_lock(s, &failed);
     uint64_t now;
+    char id[ID_ROOM];
 
-    if (st != PAWL_ELOCKED && (now = generation_here(s, NULL)) > s->generation)
+    read_run(s, &now, id, NULL);
+    if (st != PAWL_ELOCKED && now > s->generation)
         st = err_set(&failed, PAWL_ELOCKED, "%s/" LOCK_NAME ": was removed, and another process has trained here since (generation %" PRIu64 ", this one is %" PRIu64 "): this one stops", s->dir, now,
                      s->generation);
     if (st == PAWL_OK) {
@@ -219,9 +233,10 @@ static bool held_there(const struct store *s)
 /* Another directory, or none, stands where the run was: PAWL_ELOCKED where it is somebody's. */
 static enum pawl_status who_is_there(const struct store *s, struct err *err)
 {
-    char id[17] = "";
-    uint64_t now = generation_here(s, id);
+    char id[ID_ROOM];
+    uint64_t now;
 
+    read_run(s, &now, id, NULL);
     if (held_there(s) || (*id && strcmp(id, s->run_id)) || now > s->generation)
         return err_set(err, PAWL_ELOCKED, "%s: was moved or removed while this process trains, and another run is there now: this one stops", s->dir);
     return err_set(err, PAWL_EIO, "%s: was moved, removed or unmounted while this process trains", s->dir);
@@ -250,31 +265,19 @@ static void new_run_id(struct store *s)
     snprintf(s->run_id, sizeof s->run_id, "%016" PRIx64, r);
 }
 
-static bool is_run_id(const char *text)
-{
-    return strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
-}
-
 /* The highest generation of run.json and of all manifests. A run.json that can't be read costs nothing: a generation without a checkpoint left no trace. */
 static enum pawl_status load_run(struct store *s, struct err *err)
 {
-    char *path = in_dir(s, RUN_NAME);
-    struct buf text = {0};
-    struct json *json = NULL;
     struct ckpt_list list = {0};
-    struct err failed = {0};
-    int64_t generation = 0;
-    const char *id = "";
+    struct err failed;
+    uint64_t generation;
+    char told[ID_ROOM];
+    const char *id = told;
     enum pawl_status st;
 
-    if (file_exists(path) && file_read_all(&text, path, MAX_RUN_BYTES, &failed) == PAWL_OK) json_parse(&json, text.data, text.len, &failed);
-    if (json) {
-        json_int64(json_get(json_root(json), "generation"), &generation);
-        id = json_string(json_get(json_root(json), "run_id"), "");
-        if (generation < 1 || !is_run_id(id)) err_set(&failed, PAWL_EFORMAT, "no run_id and generation in it");
-    }
-    if (failed.status != PAWL_OK) log_warn("%s: not readable, the checkpoints are asked instead: %s", path, failed.text);
-    if (generation > 0) s->generation = (uint64_t)generation;
+    read_run(s, &generation, told, &failed);
+    if (failed.status != PAWL_OK) log_warn("%s/" RUN_NAME ": not readable, the checkpoints are asked instead: %s", s->dir, failed.text);
+    if (generation > 0) s->generation = generation;
     if ((st = ckpt_list(&list, s->dir, err)) != PAWL_OK) goto done;
     for (size_t i = 0; i < list.n; i++) {
         if (list.items[i]->generation > s->generation) s->generation = list.items[i]->generation;
@@ -284,9 +287,6 @@ static enum pawl_status load_run(struct store *s, struct err *err)
     else new_run_id(s);
 done:
     ckpt_list_free(&list);
-    json_free(json);
-    buf_free(&text);
-    free(path);
     return st;
 }
 

@@ -165,6 +165,14 @@ enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offse
     return all_gather(c, c->ops, data, offset, err);
 }
 
+enum pawl_status comm_all_items(struct comm *c, void *list, size_t bytes, struct err *err)
+{
+    size_t offset[RANKS_MAX + 1];
+
+    for (int k = 0; k <= c->size; k++) offset[k] = (size_t)k * bytes;
+    return comm_all_gather(c, list, offset, err);
+}
+
 enum pawl_status comm_device_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err)
 {
     return all_gather(c, c->device, data, offset, err);

@@ -82,6 +82,8 @@ void comm_go_on(struct comm *c, int ready);
 enum pawl_status comm_end(struct comm *c, struct err *err);
 /* Bytes [offset[k], offset[k + 1]) of data are rank k's on entry and everybody's on return. offset (size + 1). */
 enum pawl_status comm_all_gather(struct comm *c, void *data, const size_t *offset, struct err *err);
+/* The same of a list with an item of so many bytes for each rank. */
+enum pawl_status comm_all_items(struct comm *c, void *list, size_t bytes, struct err *err);
 /* Each rank's part, which it has in `mine`, goes to its place in rank 0's `whole`; rank 0's own part is there already. */
 enum pawl_status comm_gather(struct comm *c, void *whole, void *mine, const size_t *offset, struct err *err);
 /* The other way round: rank 0's whole is dealt out, into everybody else's mine. */

@@ -80,21 +80,18 @@ static enum pawl_status open_everywhere(struct comm *c, struct dev *dev, struct 
         int32_t status;
         char text[400];
     } *all = xcalloc((size_t)c->size, sizeof *all);
-    size_t *offset = xcalloc((size_t)c->size + 1, sizeof *offset);
     struct err own = {0};
     enum pawl_status st;
 
     all[c->rank].status = (int32_t)nccl_open(c, dev, &own);
     snprintf(all[c->rank].text, sizeof all->text, "%.399s", own.text);
-    for (int k = 0; k <= c->size; k++) offset[k] = (size_t)k * sizeof *all;
-    st = comm_all_gather(c, all, offset, err);
+    st = comm_all_items(c, all, sizeof *all, err);
     for (int k = 0; k < c->size && st == PAWL_OK && !why->len; k++)
         if (all[k].status != PAWL_OK) buf_addf(why, "%s", all[k].text);
     if ((st != PAWL_OK || why->len) && c->device) {
         c->device->close(c, PAWL_EIO);
         c->device = NULL;
     }
-    free(offset);
     free(all);
     return st;
 }
@@ -102,15 +99,13 @@ static enum pawl_status open_everywhere(struct comm *c, struct dev *dev, struct 
 enum pawl_status comm_open_device(struct comm *c, struct dev *dev, bool named, struct err *err)
 {
     struct seat *seat = xcalloc((size_t)c->size, sizeof *seat);
-    size_t *offset = xcalloc((size_t)c->size + 1, sizeof *offset);
     struct buf why = {0};
     bool any = false;
     int a, b;
     enum pawl_status st;
 
     take_seat(&seat[c->rank], dev);
-    for (int k = 0; k <= c->size; k++) offset[k] = (size_t)k * sizeof *seat;
-    if ((st = comm_all_gather(c, seat, offset, err)) != PAWL_OK) goto done;
+    if ((st = comm_all_items(c, seat, sizeof *seat, err)) != PAWL_OK) goto done;
     for (int k = 0; k < c->size; k++) any |= seat[k].card[0] != 0;
     if (!any || c->size == 1) goto done;
     if (!named && find_pair(seat, c->size, &a, &b)) {
@@ -123,7 +118,6 @@ enum pawl_status comm_open_device(struct comm *c, struct dev *dev, bool named, s
     if (why.len) log_warn("gradients go from card to card through the host (%s): %s", c->ops->name, why.data);
 done:
     buf_free(&why);
-    free(offset);
     free(seat);
     return st;
 }

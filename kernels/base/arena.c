@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 static size_t aligned(size_t n)
@@ -25,6 +26,15 @@ size_t arena_bytes(const struct arena *a)
 
     for (int i = 0; i < a->nseg; i++) total += aligned(a->seg[i].bytes);
     return total;
+}
+
+size_t arena_segment_bytes(const struct arena *a, const char *name)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < a->nseg; i++)
+        if (!strcmp(a->seg[i].name, name)) bytes += a->seg[i].bytes;
+    return bytes;
 }
 
 static void *host_alloc(size_t bytes, int flags)

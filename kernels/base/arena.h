@@ -28,6 +28,8 @@ struct arena {
 void arena_reserve(struct arena *a, const char *name, size_t bytes, void *ptr);
 /* Bytes that the reservations so far need, alignment included. */
 size_t arena_bytes(const struct arena *a);
+/* Of all segments of this name. */
+size_t arena_segment_bytes(const struct arena *a, const char *name);
 /* Allocates from alloc(ctx, bytes), which returns zeroed memory or NULL (then PAWL_ENOMEM names the largest segment); NULL alloc: host memory, huge pages advised. */
 enum pawl_status arena_alloc(struct arena *a, void *(*alloc)(void *ctx, size_t bytes), void *ctx, struct err *err);
 /* Frees host memory (base is the caller's where alloc was not NULL) and zeroes the table. */

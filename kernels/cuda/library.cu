@@ -1,17 +1,15 @@
 /* cuBLASLt, found when a card is opened and not when the program is linked, so that one binary also starts where there is no CUDA. */
 #include "kernels/cuda/cuda.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
+extern "C" {
+#include "kernels/base/library.h"
+}
 
 #define TEXT(x) #x
 #define VALUE(x) TEXT(x)
-#define LIBRARY "libcublasLt.so." VALUE(CUBLAS_VER_MAJOR)
+#define MAJOR VALUE(CUBLAS_VER_MAJOR)
 
-static const struct {
-    const char *name;
-    size_t at; /* in struct blas_calls */
-} entries[] = {
+static const struct library_entry entries[] = {
     {"cublasLtCreate", offsetof(struct blas_calls, create)},
     {"cublasLtDestroy", offsetof(struct blas_calls, destroy)},
     {"cublasLtMatmul", offsetof(struct blas_calls, matmul)},
@@ -31,23 +29,9 @@ const struct blas_calls *blas_load(const char **why)
     static struct blas_calls calls;
     static bool loaded;
     static char reason[512];
-    void *library;
+    const struct library_advice install = {"cuBLAS " MAJOR, "another cuBLAS " MAJOR};
 
-    if (loaded) return &calls;
-    *why = reason;
-    if (!(library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL)) && !(library = dlopen("/usr/local/cuda/lib64/" LIBRARY, RTLD_NOW | RTLD_LOCAL))) {
-        snprintf(reason, sizeof reason, LIBRARY " is not found (%s): install cuBLAS " VALUE(CUBLAS_VER_MAJOR) ", or add its folder to LD_LIBRARY_PATH", dlerror());
-        return NULL;
-    }
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void *entry = dlsym(library, entries[i].name);
-
-        if (!entry) {
-            snprintf(reason, sizeof reason, LIBRARY " lacks %s: install another cuBLAS " VALUE(CUBLAS_VER_MAJOR), entries[i].name);
-            return NULL;
-        }
-        *(void **)((char *)&calls + entries[i].at) = entry;
-    }
-    loaded = true;
-    return &calls;
+    if (!loaded) loaded = library_load(&calls, "libcublasLt.so." MAJOR, entries, sizeof entries / sizeof *entries, install, reason, sizeof reason);
+    if (!loaded) *why = reason;
+    return loaded ? &calls : NULL;
 }

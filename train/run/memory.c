@@ -39,21 +39,11 @@ static size_t host_available(void)
     return (size_t)kib * 1024;
 }
 
-/* Bytes of all segments of this name. */
-static size_t segment_bytes(const struct arena *a, const char *name)
-{
-    size_t bytes = 0;
-
-    for (int i = 0; i < a->nseg; i++)
-        if (!strcmp(a->seg[i].name, name)) bytes += a->seg[i].bytes;
-    return bytes;
-}
-
 /* The larger of what is known so far and the largest segment. */
 static void find_largest(const struct arena *a, const char **name, size_t *bytes)
 {
     for (int i = 0; i < a->nseg; i++) {
-        size_t b = segment_bytes(a, a->seg[i].name);
+        size_t b = arena_segment_bytes(a, a->seg[i].name);
 
         if (b > *bytes) *name = a->seg[i].name, *bytes = b;
     }
@@ -100,7 +90,7 @@ void memory_json(const struct trainer *t, struct buf *out)
         bool told = false;
 
         for (int k = 0; k < i; k++) told |= !strcmp(a->seg[k].name, a->seg[i].name);
-        if (!told) buf_addf(out, ",\"%s\":%zu", a->seg[i].name, segment_bytes(a, a->seg[i].name));
+        if (!told) buf_addf(out, ",\"%s\":%zu", a->seg[i].name, arena_segment_bytes(a, a->seg[i].name));
     }
     buf_addc(out, '}');
 }

@@ -50,10 +50,7 @@ void share_free(struct share *s)
 
 enum pawl_status share_items(struct trainer *t, void *list, size_t bytes, struct err *err)
 {
-    size_t offset[RANKS_MAX + 1];
-
-    for (int k = 0; k <= t->share.size; k++) offset[k] = (size_t)k * bytes;
-    return comm_all_gather(t->share.comm, list, offset, err);
+    return comm_all_items(t->share.comm, list, bytes, err);
 }
 
 enum pawl_status share_device(struct trainer *t, struct err *err)
@@ -363,16 +360,17 @@ void share_layer_done(struct trainer *t, int layer)
 static enum pawl_status exchange_now(struct trainer *t, const struct batch *b, struct err *err)
 {
     struct share *s = &t->share;
-    bool direct = s->comm->device;
     int foreign;
     enum pawl_status st;
 
     if (s->size == 1) return PAWL_OK;
     s->nsend = s->nrecv = 0;
-    for (int i = s->first_node[s->rank]; i < s->first_node[s->rank + 1] && !direct; i++) dev_fetch(t->dev, &t->arena, s->nodes[i].data - s->own.begin, s->f32[s->size]);
-    if (direct) list_pieces(t, (struct range){0, t->lora.n});
-    else list_layers(t);
-    if (direct) return comm_device_exchange(s->comm, s->send, s->nsend, s->recv, s->nrecv, err);
+    if (s->comm->device) {
+        list_pieces(t, (struct range){0, t->lora.n});
+        return comm_device_exchange(s->comm, s->send, s->nsend, s->recv, s->nrecv, err);
+    }
+    for (int i = s->first_node[s->rank]; i < s->first_node[s->rank + 1]; i++) dev_fetch(t->dev, &t->arena, s->nodes[i].data - s->own.begin, s->f32[s->size]);
+    list_layers(t);
     if ((st = comm_exchange(s->comm, s->send, s->nsend, s->recv, s->nrecv, err)) != PAWL_OK) return st;
     foreign = s->first_node[s->size] - (s->first_node[s->rank + 1] - s->first_node[s->rank]);
     if (foreign) dev_send(t->dev, &t->arena, s->inbox, (size_t)(foreign * range_count(s->own)) * sizeof *s->inbox);
@@ -485,14 +483,6 @@ struct cost {
     uint64_t optimizer;  /* bytes of moments, by the size table */
 };
 
-static uint64_t segment_bytes(const struct arena *a, const char *name)
-{
-    uint64_t bytes = 0;
-
-    for (int i = 0; i < a->nseg; i++) bytes += strcmp(a->seg[i].name, name) ? 0 : a->seg[i].bytes;
-    return bytes;
-}
-
 enum pawl_status share_tell(struct trainer *t, struct err *err)
 {
     struct share *s = &t->share;
@@ -504,7 +494,7 @@ enum pawl_status share_tell(struct trainer *t, struct err *err)
 
     getrusage(RUSAGE_SELF, &usage);
     mine->peak = (uint64_t)usage.ru_maxrss * 1024;
-    mine->optimizer = segment_bytes(&t->arena, "optimizer");
+    mine->optimizer = arena_segment_bytes(&t->arena, "optimizer");
     if (s->steps) {
         mine->share = (s->last.talking - s->first.talking) / (s->last.at - s->first.at);
         mine->sent = (double)(s->last.sent - s->first.sent) / (double)s->steps;
