@@ -634,9 +634,15 @@ enum pawl_status save_commit(struct save *sv, const char *state, char **name, st
 {
     struct store *s = sv->store;
     char *target = xasprintf(CKPT_PREFIX "%" PRId64, sv->step), *path = in_dir(s, target);
+    struct err place;
     enum pawl_status st;
 
     if ((st = write_manifest(sv, state, err)) != PAWL_OK) goto done;
+    if (store_watch(s, &place) == PAWL_ELOCKED) { /* a save may have taken long: its place may be another's by now */
+        st = PAWL_ELOCKED;
+        if (err) *err = place;
+        goto done;
+    }
     if ((st = make_way(s, path, err)) != PAWL_OK) goto done;
     if ((st = publish(sv, path, err)) != PAWL_OK) goto done;
     store_link(s, STORE_NEWEST, target);

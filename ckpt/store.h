@@ -79,7 +79,8 @@ void save_add(struct save *sv, const char *name, struct file_sum sum);
 /* A small file, written and added. */
 enum pawl_status save_text(struct save *sv, const char *name, const char *text, size_t len, struct err *err);
 /* Manifest, rename, re-read; the link "adapter" points here afterwards. state is one JSON object. *name (may be NULL) is checkpoint-N, to be freed.
- * On failure every checkpoint that was there before still verifies, and the whole save must be begun anew. sv is freed either way. */
+ * On failure every checkpoint that was there before still verifies, and the whole save must be begun anew; PAWL_ELOCKED: the place is
+ * not this process's any more (store_watch), and nothing was put there. sv is freed either way. */
 enum pawl_status save_commit(struct save *sv, const char *state, char **name, struct err *err);
 void save_abandon(struct save *sv); /* removes the temporary directory; NULL is allowed */
 

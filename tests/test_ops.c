@@ -3,6 +3,7 @@
 
 #include "kernels/base/fmath.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #define EPS 1e-5f
@@ -623,6 +624,30 @@ static void call_round_operand(const struct job *j, struct dev *dev, void **p, c
     dev->ops->round_operand(dev, p[0], p[1], (int64_t)lay->T * j->dims[0]);
 }
 
+/* A NaN whose payload would round into infinity or zero stays one. */
+static void a_nan_stays_one_when_rounded(void **state)
+{
+    static const uint32_t nans[] = {0x7fffffff, 0x7f800001, 0xffffffff, 0xff800001, 0x7fc00000};
+    enum { N = 37 };
+    float theta[N];
+    bf16 operand[N];
+
+    for (int i = 0; i < N; i++) memcpy(&theta[i], &nans[i % 5], sizeof *theta);
+    for (int i = 0; i < NTARGET; i++) {
+        struct dev *dev = targets[i].dev[0];
+        void *from, *to;
+
+        if (!dev || dev->act != DTYPE_BF16) continue;
+        from = put(dev, theta, sizeof theta);
+        to = put(dev, theta, sizeof operand);
+        dev->ops->round_operand(dev, to, from, N);
+        dev->ops->download(dev, operand, to, sizeof operand);
+        for (int k = 0; k < N; k++) assert_true(isnan(bf16_to_f32(operand[k])));
+        dev->ops->free(dev, from, sizeof theta);
+        dev->ops->free(dev, to, sizeof operand);
+    }
+}
+
 /* add, adamw and round_operand have the same bits on every device. */
 static void flat_vector_ops_agree(void **state)
 {
@@ -670,6 +695,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(rows_are_moved, free_kept),
         cmocka_unit_test_teardown(head_agrees, free_kept),
         cmocka_unit_test_teardown(argmax_is_the_lowest_of_equals, free_kept),
+        cmocka_unit_test(a_nan_stays_one_when_rounded),
         cmocka_unit_test_teardown(flat_vector_ops_agree, free_kept),
     };
 

@@ -1,5 +1,6 @@
 /* The remote against a program that plays rclone: every call failing in turn, take-overs at every moment, damage, time. */
 #include "ckpt/checkpoint.h"
+#include "ckpt/pack.h"
 #include "ckpt/remote.h"
 
 #include <setjmp.h>
@@ -206,6 +207,35 @@ static void a_long_record_grows_by_what_was_added(void **state)
 }
 
 /* Text and tokens travel packed: several blocks, read back by gzip too, found damaged in any of them. */
+static bool never(const void *ctx) { return false; }
+
+/* Blocks unpack to what they were, and to nothing else: other sizes, flipped bytes and cut tails are damage, not failures of this machine. */
+static void packed_bytes_are_what_they_were_or_refused(void **state)
+{
+    enum { N = 2 * PACK_BLOCK + 777 };
+    char *data = xmalloc(N);
+    struct buf packed = {0}, out = {0};
+    uint64_t size;
+    struct err err;
+
+    for (int i = 0; i < N; i++) data[i] = (char)(i * 7 % 251 + i / 4096);
+    assert_int_equal(pack_file(PLACE "/packed", data, N, never, NULL, &size, &err), PAWL_OK);
+    assert_int_equal(file_read_all(&packed, PLACE "/packed", N, &err), PAWL_OK);
+    assert_int_equal(packed.len, size);
+    assert_true(size < N / 2);
+    assert_int_equal(unpack_text(&out, packed.data, packed.len, N, &err), PAWL_OK);
+    assert_int_equal(out.len, N);
+    assert_memory_equal(out.data, data, N);
+    assert_int_equal(unpack_text(&out, packed.data, packed.len, N - 1, &err), PAWL_EFORMAT);
+    assert_int_equal(unpack_text(&out, packed.data, packed.len, N + 1, &err), PAWL_EFORMAT);
+    assert_int_equal(unpack_text(&out, packed.data, packed.len - 1, N, &err), PAWL_EFORMAT);
+    packed.data[packed.len / 2] ^= 1;
+    assert_int_equal(unpack_text(&out, packed.data, packed.len, N, &err), PAWL_EFORMAT);
+    buf_free(&out);
+    buf_free(&packed);
+    free(data);
+}
+
 static void what_packs_travels_smaller(void **state)
 {
     struct remote *r = open_at(3);
@@ -608,6 +638,7 @@ int main(void)
         cmocka_unit_test_setup(what_is_published_comes_back, setup),
         cmocka_unit_test_setup(the_next_process_goes_on_with_the_same_objects, setup),
         cmocka_unit_test_setup(a_long_record_grows_by_what_was_added, setup),
+        cmocka_unit_test_setup(packed_bytes_are_what_they_were_or_refused, setup),
         cmocka_unit_test_setup(what_packs_travels_smaller, setup),
         cmocka_unit_test_setup(what_cannot_be_packed_travels_as_it_is, setup),
         cmocka_unit_test_setup(the_same_size_is_not_the_same, setup),

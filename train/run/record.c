@@ -46,6 +46,12 @@ void record_step(struct trainer *t, const struct step_record *r)
     show_progress(t, r);
 }
 
+bool record_evicted(struct trainer *t, struct err *err)
+{
+    t->evicted |= store_watch(t->store, err) == PAWL_ELOCKED;
+    return t->evicted;
+}
+
 void record_event(struct trainer *t, const char *event, const char *json_fields)
 {
     struct buf b = {0};
@@ -54,7 +60,7 @@ void record_event(struct trainer *t, const char *event, const char *json_fields)
     struct tm tm;
     char when[32];
 
-    if (!t->events) return; /* another rank has them */
+    if (!t->events || record_evicted(t, NULL)) return; /* another rank has them, or another process has the run */
     clock_gettime(CLOCK_REALTIME, &ts);
     gmtime_r(&ts.tv_sec, &tm);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);

@@ -17,7 +17,10 @@ struct step_record {
 /* The step's line for metrics.jsonl, durable before the journal commit of the step, and progress every logging_steps. */
 void record_step(struct trainer *t, const struct step_record *r);
 
-/* Events. A line that can't be written is said and never stops training. json_fields: ", \"key\": value..." or "". */
+/* Whether another process has the run by now (store_watch): a process may have been stopped for any time at any moment, and asks before it writes. Remembered in t->evicted. */
+bool record_evicted(struct trainer *t, struct err *err);
+
+/* Events. A line that can't be written is said and never stops training, and nothing is written where record_evicted. json_fields: ", \"key\": value..." or "". */
 void record_event(struct trainer *t, const char *event, const char *json_fields);
 /* The start of this process: what is trained, from where; also said to the person. */
 void record_start(struct trainer *t, const char *json_fields);

@@ -260,13 +260,6 @@ static void fill_note(struct trainer *t, struct note *note)
 
 /* --- one step */
 
-/* A process may have been stopped for any time at any moment: before it writes it asks whether the run is still its own. */
-static bool is_evicted(struct trainer *t, struct err *err)
-{
-    t->evicted |= store_watch(t->store, err) == PAWL_ELOCKED;
-    return t->evicted;
-}
-
 /* After a step and before a save: is the run directory still there, and ours? */
 static enum pawl_status watch_place(struct trainer *t, struct err *err)
 {
@@ -419,7 +412,7 @@ static enum pawl_status evaluate_now(struct trainer *t, bool *best, struct err *
     enum pawl_status st = evaluate_together(t, &ev, err);
 
     if (st == PAWL_OK && t->share.rank == 0) {
-        if (is_evicted(t, err)) return PAWL_ELOCKED;
+        if (record_evicted(t, err)) return PAWL_ELOCKED;
         record_evaluation(t, &ev);
         if ((st = answer_samples(t, err)) == PAWL_ENOMEM) { /* they come on top of what was planned, and are no reason to lose a run */
             log_warn("%s; training goes on without answers", err->text);
@@ -482,10 +475,7 @@ static enum pawl_status save_if_possible(struct trainer *t, bool together, struc
     struct err failed;
 
     if (save_now(t, together, &failed) == PAWL_OK || t->share.rank || comm_check(t->share.comm, NULL) != PAWL_OK) return PAWL_OK;
-    if (t->evicted) {
-        *err = failed;
-        return PAWL_ELOCKED;
-    }
+    if (record_evicted(t, err)) return PAWL_ELOCKED;
     log_warn("step %lld is not saved as a checkpoint, training goes on: %s", (long long)t->at.step, failed.text);
     buf_adds(&fields, ",\"what\":\"checkpoint\",\"why\":");
     json_add_string(&fields, failed.text, strlen(failed.text));
@@ -508,7 +498,7 @@ static enum pawl_status stop_now(struct trainer *t, const char *why, struct err 
     snprintf(t->stopped_by, sizeof t->stopped_by, "%s", why);
     if (t->saved_step != t->at.step && (st = collect(t, err)) != PAWL_OK) return st;
     if (t->share.rank) return err_set(err, PAWL_ESTOPPED, "stopped by %s at step %lld", why, (long long)t->at.step);
-    if (is_evicted(t, err)) return PAWL_ELOCKED;
+    if (record_evicted(t, err)) return PAWL_ELOCKED;
     durable = !lost && journaling_now(t, stop_seconds_left());
     if (!durable && t->at.row) t->at.row = 0, t->at.row_loss = 0, within[0] = 0; /* what can't be saved is computed again */
     durable |= !lost && t->durable_step == t->at.step;
@@ -661,7 +651,7 @@ static enum pawl_status run(struct trainer *t, struct err *err)
     share_leave(t, agreed ? PAWL_OK : st, agreed ? NULL : err->text);
     log_progress_end();
     if (t->share.rank) return st;
-    if (is_evicted(t, NULL)) return st; /* journal and records are another's now */
+    if (record_evicted(t, NULL)) return st; /* journal and records are another's now */
     if (st != PAWL_ESTOPPED) {
         t->at.row = 0; /* also of a run that failed: the last whole step is worth keeping, what went wrong after it is not */
         journaling_now(t, 1e9);
