@@ -30,6 +30,16 @@ run "$dir/seldom" --set journal=1000 --set num_epochs=2 --set save_steps=100000 
 [ "$(last_event "$dir/seldom" failed commits) $(last_event "$dir/seldom" failed durable_step)" = "1 8" ] || fail "journal: 1000: $(tail -1 "$dir/seldom/events.jsonl")"
 "$pawl" ckpt ls "$dir/seldom" | grep -q '^ *8 *1 .*journal/slot-[01] *verified' || fail "ckpt ls does not show the journal's step: $("$pawl" ckpt ls "$dir/seldom")"
 
+# The ledger: what a killed process had done beyond the state is counted, here all of it.
+begin --set output_dir="$dir/lost" --set journal=false --set save_steps=100000
+steps_done 4 "$dir/lost/metrics.jsonl"
+kill -9 $pid
+wait $pid 2>/dev/null
+done_steps=$(wc -l <"$dir/lost/metrics.jsonl")
+park "$dir/lost"
+[ "$(last_event "$dir/lost" start lost_steps)" = "$done_steps" ] || fail "$done_steps steps were lost: $(grep '"start"' "$dir/lost/events.jsonl")"
+[ "$(last_event "$dir/lost" start cause)" = killed ] || fail "the cause: $(grep '"start"' "$dir/lost/events.jsonl")"
+
 # Early stopping, the best loss and what was seen go on where they were: stopped after each of some steps, a run ends as the uninterrupted one does.
 early() { run "$@" --set num_epochs=20 --set learning_rate=0.05 --set val_set_size=8 --set eval_steps=3 --set early_stopping_patience=3 2>"$dir/err"; }
 early "$dir/whole" || fail "early stopping: $(cat "$dir/err")"
